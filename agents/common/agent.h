@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_AGENT_H
+#define TW_AGENT_H
+/*
+ * What every agent shares inside the user's process: one writer per process, opened at the first record; the environment
+ * protocol (docs/format/run-folder.md); fork; _exit; the progress slot. House rule 2: nothing here exits, prints,
+ * changes errno, or raises. On failure the agent is off and says so in the run folder.
+ * These functions are exported from libtwinrun.so for the Python half (ctypes): plain C types only, ABI-stable.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/trace.h>
+
+enum tw_agent_level { TW_LEVEL_STEPS = 0, TW_LEVEL_TENSORS = 1, TW_LEVEL_MODULES = 2, TW_LEVEL_OPS = 3 };
+
+int tw_agent_abi(void);        /* version of this interface: 1 */
+int tw_agent_on(void);         /* 1 when this process records or would record, else 0 */
+int tw_agent_level(void);      /* enum tw_agent_level as asked for by the launcher */
+int tw_agent_window(uint32_t *first, uint32_t *last);   /* 1 when a window was given */
+int tw_agent_in_window(void);  /* 1 when operation level is active at the current step */
+uint32_t tw_agent_sketch_every(void);
+/* Says who we are; before the first record. rank -1 = from the environment. role NULL = "main". kind: 1 native, 2 python. */
+void tw_agent_identify(int32_t rank, int32_t world, const char *role, int kind);
+
+uint32_t tw_agent_string(const char *s, size_t bytes);
+/* phase, kind: enum twin_phase / twin_kind; the others may be NULL. */
+uint32_t tw_agent_series(int phase, int kind, const char *name, const char *scope, const char *role, const char *op,
+                         const char *site);
+uint32_t tw_agent_layout(int dtype, uint32_t ndim, const int64_t *shape);
+
+/* One tensor to record; arrays of these cross from Python in one call. 64 bytes. */
+struct tw_agent_item {
+    const void *data;        /* first logical element */
+    const int64_t *shape;    /* NULL: contiguous, element count in `count` */
+    const int64_t *strides;  /* in elements; NULL: contiguous */
+    uint64_t count;          /* elements */
+    uint64_t global_offset;
+    uint32_t series, layout;
+    uint32_t flags;          /* TW_ITEM_* | TWIN_REC_* that the caller knows (RECOMPUTED, UNOBSERVED, UNORDERED, OFFSET) << 8 */
+    uint16_t dtype, ndim;    /* enum twin_dtype */
+    uint64_t link;           /* out: the record's link */
+};
+enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2 };
+/* Digests and records n tensors on the calling thread. Time spent is added to the observer's account. Returns n, or 0 when off.
+ * consumed/consumed_count: links stored with every item (may be NULL/0). */
+size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count);
+/* Records opaque bytes (generator states, file digests). Returns the link. */
+uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_t flags);
+uint64_t tw_agent_now_ns(void);
+void tw_agent_add_observer_ns(uint64_t ns);
+uint32_t tw_agent_step(void);      /* current step number */
+uint32_t tw_agent_step_end(void);  /* closes it, updates progress; returns the new step; beyond TWINRUN_STEPS recording stops */
+void tw_agent_note(const char *key, const char *value);
+void tw_agent_flush(void);
+void tw_agent_close(void);
+/* Digest of bytes without recording them: to see whether a state changed. Returns a ^ rotl(b). */
+uint64_t tw_agent_quick_digest(const void *data, size_t bytes);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_COMPARE_H
+#define TWIN_COMPARE_H
+/*
+ * Compare: alignment, first divergence, origin or carrier, benign differences, drift, classes of N runs.
+ * Room: src/compare. Reads run folders (launch) and traces (trace); prints nothing.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
+#include <twin/run.h>
+#include <twin/trace.h>
+
+enum twin_verdict_outcome {
+    TWIN_SAME, TWIN_WITHIN_TOLERANCE, TWIN_DIFFER, TWIN_INCONCLUSIVE, TWIN_FAILED /* "error": all arms of the job failed */
+};
+const char *twin_verdict_name(enum twin_verdict_outcome o); /* same|within-tolerance|differ|inconclusive|error */
+
+enum twin_role { TWIN_ROLE_UNKNOWN, TWIN_ORIGIN, TWIN_CARRIER };
+
+/* What kind of disagreement it is. */
+enum twin_finding_type {
+    TWIN_FINDING_VALUE,    /* same key in both, contents differ */
+    TWIN_FINDING_LAYOUT,   /* same key, other dtype or shape */
+    TWIN_FINDING_ONLY_A,   /* record exists only in the reference run */
+    TWIN_FINDING_ONLY_B,
+    TWIN_FINDING_ORDER,    /* same records, other order */
+    TWIN_FINDING_OUTCOME,  /* one run failed or ended elsewhere */
+    TWIN_FINDING_OUTPUT,   /* printed lines differ */
+    TWIN_FINDING_FILE,     /* a file the job wrote differs */
+    TWIN_FINDING_RANKS     /* other number of ranks or processes */
+};
+
+struct twin_finding {
+    enum twin_finding_type type;
+    enum twin_role role;
+    uint32_t step_a, step_b;   /* equal unless arms are shifted */
+    int32_t rank;
+    char *process;             /* "main", "loader worker 0" */
+    enum twin_phase phase;
+    enum twin_kind kind;
+    char *layer;               /* one of the twelve words of the requirement table (static string in malloc'ed copy) */
+    char *name;                /* object */
+    char *scope, *op;          /* "" when unknown */
+    char *site;                /* lines joined by '\n', innermost first; "" when unknown */
+    uint32_t occurrence;
+    char *text;                /* for outcome, output, file: one line that says it */
+    /* numeric detail; NaN / 0 when not known */
+    double rel_l2;             /* relative L2 distance: sketch estimate, or exact when values were kept */
+    bool rel_l2_exact;
+    double max_ulp;            /* NaN unless values were kept */
+    uint64_t changed, elements;/* changed is 0 with changed_known false when not known */
+    bool changed_known;
+    struct twin_stats stats_a, stats_b; /* count 0 when not recorded */
+    struct twin_digest digest_a, digest_b;
+};
+
+struct twin_gap_range { int32_t rank; uint32_t first_step, last_step; uint64_t records; };
+
+struct twin_onset { char *what; enum twin_phase phase; enum twin_kind kind; uint32_t step; };   /* when each kind first parts */
+
+struct twin_class { size_t members; size_t *runs; int64_t parts_at_step; /* from the modal class; -1 for it */ };
+
+struct twin_compare_options {
+    bool steps_given; uint32_t steps;      /* compare only the first steps */
+    int64_t shift;                         /* b's step = a's step + shift */
+    bool find_shift;                       /* arms: find the shift by weights */
+    const char *const *ignore; size_t ignore_count;  /* glob patterns over "phase/kind/name" and file names */
+    const char *tolerance_file;            /* NULL = none */
+    bool arms;                             /* commands differ: argv, printed command lines and run counts are not findings */
+};
+
+struct twin_verdict {
+    enum twin_verdict_outcome outcome;
+    enum twin_verdict_outcome bitwise;     /* without the tolerance */
+    size_t runs, comparisons, differing;
+    double p_diverge_upper, confidence;    /* bound over comparisons; 1.0 when none */
+    double rate, rate_low, rate_high;      /* Clopper-Pearson over comparisons */
+    struct twin_finding *first;            /* NULL when same */
+    struct twin_finding *origins; size_t origin_count;   /* the frontier at the first differing step, first included */
+    struct twin_finding *benign; size_t benign_count;
+    struct twin_onset *onsets; size_t onset_count;
+    char *equal_before;                    /* "batch, weights, activations and loss of step 17 (214 records)"; "" when nothing */
+    uint64_t equal_before_records;
+    uint64_t steps_a, steps_compared, steps_differing; bool steps_differing_exact;
+    uint64_t records_a, records_compared;
+    double drift_per_step;                 /* factor; NaN when not fitted */
+    char *nonfinite;                       /* onset of NaN/Inf, one line; "" when none */
+    struct twin_class *classes; size_t class_count;
+    struct twin_gap_range *gaps; size_t gap_count;
+    char **unseen; size_t unseen_count;    /* why not "same": what was not covered, by name */
+    char **armed, **unarmed; size_t armed_count, unarmed_count;
+    uint64_t lost_records;
+    double overhead_ratio;                 /* largest over runs; NaN when not known */
+    int64_t shift; bool shift_found;
+    char **notes; size_t note_count;
+};
+
+/* Compares runs[1..] with runs[0]. */
+int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o,
+                 struct twin_verdict **out, struct twin_error *err);
+/* Merges what a zoom pair (operation level, same window) shows into v->first: op, site, role, counts, ulp. */
+int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err);
+void twin_verdict_free(struct twin_verdict *v);
+
+/* While run b is still going on: has it parted from a, and at which step? Cheap enough to be called each tick. */
+int twin_compare_live(const struct twin_run *a, const char *b_dir, int64_t shift, bool *parted, uint32_t *step,
+                      struct twin_error *err);
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_RUN_H
+#define TWIN_RUN_H
+/*
+ * Launching the user's command and the run folder it leaves behind. Room: src/launch (calls base only).
+ * Layout and environment protocol: docs/format/run-folder.md.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
+
+enum twin_level { TWIN_LEVEL_STEPS, TWIN_LEVEL_TENSORS, TWIN_LEVEL_MODULES, TWIN_LEVEL_OPS };
+const char *twin_level_name(enum twin_level l);
+int twin_level_parse(const char *s, enum twin_level *out); /* TWIN_EINVAL */
+
+/* How the job ended, as a person would say it. */
+enum twin_outcome {
+    TWIN_RUN_EXITED,      /* code in exit_code */
+    TWIN_RUN_SIGNALED,    /* signal in signal */
+    TWIN_RUN_NOT_STARTED, /* the program could not be executed: message says why; exit_code 127 or 126 */
+    TWIN_RUN_STOPPED,     /* by us: --steps reached, or parted and enough known */
+    TWIN_RUN_INTERRUPTED  /* Ctrl-C or SIGTERM to twinrun */
+};
+
+/* What is known while a run is going on (read from the agents' shared progress file). */
+struct twin_progress {
+    const char *run_dir;
+    double elapsed_s;
+    uint64_t step;        /* smallest finished step count over tracing ranks; 0 when none */
+    uint64_t records;     /* sum over processes */
+    uint32_t processes;   /* alive ones below the job */
+    uint32_t armed;       /* of those ever seen, how many carry the agent */
+};
+
+struct twin_launch_options {
+    char *const *argv;              /* NULL-terminated; argv[0] is looked up in PATH */
+    char *const *env;               /* "NAME=value" additions, NULL-terminated, may be NULL */
+    const char *home;               /* folder that holds runs/ ; NULL = $TWINRUN_HOME or ./.twinrun */
+    const char *label;              /* "a", "b", "zoom", ...: part of the folder's name; may be NULL */
+    enum twin_level level;
+    bool agents;                    /* false: an unobserved control run */
+    uint32_t max_steps;             /* 0 = no limit; else every traced rank is stopped after this many steps */
+    uint32_t window_first, window_last; /* steps for which TWIN_LEVEL_OPS is active; 0,UINT32_MAX = all */
+    uint32_t sketch_every;          /* 0 = default */
+    bool lossless;
+    bool show_output;               /* pass the job's stdout/stderr through to ours while storing them */
+    bool fresh_dir;                 /* run in a scratch copy of the working folder */
+    const char *stdin_spool;        /* file that holds what earlier runs read from stdin, shared by the runs of a check */
+    uint64_t output_cap_bytes;      /* stored bytes per stream; 0 = 256 MiB; more passes through, hashed, not stored */
+    /* Called about 4 times a second while the job runs (and once at its end). Return non-zero to stop the job (SIGTERM,
+     * then SIGKILL after a grace time): outcome TWIN_RUN_STOPPED. May be NULL. */
+    int (*on_tick)(void *user, const struct twin_progress *p);
+    void *user;
+};
+
+/* One process that belonged to the job. */
+struct twin_run_process {
+    int pid, ppid;
+    char *argv;       /* joined by spaces, cut at 4 KiB */
+    bool armed;       /* the agent spoke from inside it */
+    char *why;        /* when not armed: what is known ("static binary", "environment not passed on", ...); may be NULL */
+    bool outlived;    /* still alive when the job's main process had ended (daemon) */
+};
+
+/* One file the job wrote or changed below its working folder (evidence of last resort). */
+struct twin_run_file {
+    char *path;               /* relative to cwd */
+    uint64_t bytes;
+    char sha256[65];          /* hex; empty when not hashed (too large, unreadable: see why) */
+    char *why;                /* NULL when hashed */
+    bool existed_before;      /* overwritten or appended: shared between runs of a check */
+};
+
+/* A run folder, loaded. */
+struct twin_run {
+    char *dir;                /* absolute */
+    char *id;                 /* 32 hex digits */
+    char *label;              /* "" when none */
+    char **argv; size_t argc;
+    char *cwd;
+    char *host;
+    int64_t start_realtime_ns;
+    double wall_s;            /* wall time of the job */
+    enum twin_outcome outcome;
+    int exit_code;            /* of the job: its own, or 128 + signal */
+    int signal;               /* 0 when none */
+    char *message;            /* why it was not started, or stopped; "" when nothing to say */
+    enum twin_level level;
+    bool agents;
+    uint32_t max_steps;
+    char **traces; size_t trace_count;       /* absolute paths of *.twt, sorted by rank, then by pid */
+    struct twin_run_process *processes; size_t process_count;
+    struct twin_run_file *files; size_t file_count;
+    bool files_truncated;     /* more files than the cap */
+    uint64_t stdout_bytes, stderr_bytes;     /* as produced */
+    char stdout_sha256[65], stderr_sha256[65];
+    bool stdout_truncated, stderr_truncated; /* stored only in part */
+    char **notes; size_t note_count;         /* e.g. "the agent cannot be loaded: ASan" */
+    double agent_load_s;
+};
+
+/* Runs the command to its end. 0 when a run folder was written, whatever the job did (also when it could not be started).
+ * Errors: TWIN_EIO/TWIN_ENOENT (home not writable), TWIN_EINVAL, TWIN_ENOMEM. Not thread-safe (installs signal handlers). */
+int twin_launch(const struct twin_launch_options *o, struct twin_run **out, struct twin_error *err);
+
+/* Loads run.json of a run folder (also of one whose launcher was killed: outcome is then TWIN_RUN_INTERRUPTED with a message).
+ * TWIN_ENOENT, TWIN_EFORMAT, TWIN_EVERSION. */
+int twin_run_load(const char *dir, struct twin_run **out, struct twin_error *err);
+void twin_run_free(struct twin_run *r);
+
+/* Resolves what a user typed: a path, a run id or unique prefix of one, "last", "last~1". *dir is malloc'ed. */
+int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin_error *err);
+/* All runs of a home, newest first; strings malloc'ed, array NULL-terminated; free each and the array. */
+int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err);
+/* The home folder in force (malloc'ed): $TWINRUN_HOME, else ./.twinrun. */
+char *twin_home_default(void);
+/* Deletes one run folder (refuses anything that is not one: no run.json or outside home/runs). bytes may be NULL. */
+int twin_run_remove(const char *home, const char *dir, uint64_t *bytes, struct twin_error *err);
+
+/* Where our own parts are: the agent library and the Python half. Found from the executable's place. */
+struct twin_parts {
+    char *agent_library;  /* libtwinrun.so, absolute; NULL when not found */
+    char *python_dir;     /* folder to put into PYTHONPATH so that `import twinrun` works; NULL when not found */
+    char *site_dir;       /* folder with our sitecustomize.py; NULL when not found */
+};
+int twin_parts_find(struct twin_parts *out, struct twin_error *err);
+void twin_parts_free(struct twin_parts *p);
+
+/* Tries the agent against the command's program without running the job. *ok false: *why (malloc'ed) says what was found. */
+int twin_trial_load(const char *program, const char *agent_library, bool *ok, char **why, struct twin_error *err);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_BASE_H
+#define TW_BASE_H
+/* Base: allocation with failure injection, growable buffers, strings, files, clocks, checksums. No third-party library. */
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <twin/error.h>
+
+/* ---- allocation (alloc.c). All of twinrun's rooms allocate through these, so that tests can make each one fail. */
+void *tw_malloc(size_t bytes);
+void *tw_calloc(size_t n, size_t bytes);
+void *tw_realloc(void *p, size_t bytes);
+void *tw_reallocarray(void *p, size_t n, size_t bytes); /* overflow-checked */
+char *tw_strdup(const char *s);
+char *tw_strndup(const char *s, size_t n);
+void tw_free(void *p);
+/* Tests: allocation number n from now on fails (1 = the next), and with `forever` all after it. 0 switches off. */
+void tw_alloc_fail_at(uint64_t n, bool forever);
+uint64_t tw_alloc_count(void); /* allocations since start */
+
+/* ---- growable byte buffer (buf.c). Zero-initialise. Fails (and stays failed) with TWIN_ENOMEM or TWIN_ELIMIT past cap. */
+struct tw_buf { char *data; size_t len, room, cap; int failed; }; /* cap 0 = 1 GiB; data is NUL-terminated after any append */
+int tw_buf_append(struct tw_buf *b, const void *p, size_t n);
+int tw_buf_puts(struct tw_buf *b, const char *s);
+int tw_buf_printf(struct tw_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int tw_buf_vprintf(struct tw_buf *b, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
+char *tw_buf_steal(struct tw_buf *b); /* NUL-terminated, malloc'ed (tw_free); NULL when it had failed; b is empty after */
+void tw_buf_free(struct tw_buf *b);
+
+/* ---- strings (str.c) */
+char *tw_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* malloc'ed; NULL = no memory */
+bool tw_starts(const char *s, const char *prefix);
+bool tw_ends(const char *s, const char *suffix);
+bool tw_glob(const char *pattern, const char *s);            /* * ? [..] ; '*' also matches '/' */
+int tw_parse_u64(const char *s, uint64_t max, uint64_t *out); /* whole string, decimal; TWIN_EINVAL */
+void tw_hex(const void *bytes, size_t n, char *out);          /* out has 2n+1 */
+char *tw_human_bytes(uint64_t n, char out[16]);               /* "1.2 GiB" */
+char *tw_human_count(uint64_t n, char out[32]);               /* "41,220" */
+/* Makes bytes safe to print on a terminal and in JSON: invalid UTF-8 and control characters become \xNN. malloc'ed. */
+char *tw_printable(const char *s, size_t n);
+
+/* ---- clocks (clock.c) */
+uint64_t tw_monotonic_ns(void);
+int64_t tw_realtime_ns(void);
+void tw_utc_stamp(int64_t realtime_ns, char out[32]); /* 2026-11-21T08-00-00Z */
+
+/* ---- files (file.c). Paths are byte strings. */
+char *tw_path_join(const char *a, const char *b);              /* malloc'ed; b absolute wins */
+char *tw_path_absolute(const char *path, struct twin_error *err);
+int tw_mkdirs(const char *path, struct twin_error *err);       /* like mkdir -p, mode 0777 & ~umask */
+int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err); /* NUL-terminated too */
+int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err); /* temp + fsync + rename */
+int tw_write_all(int fd, const void *data, size_t bytes);       /* 0 or -1 with errno; retries EINTR and short writes */
+ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset); /* bytes read (short at EOF), -1 with errno */
+int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err); /* never follows links, stays on one device */
+
+/* ---- checksums and mixing (hash.c) */
+uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes); /* Castagnoli, SSE4.2 when there; seed 0; chainable */
+uint64_t tw_mix64(uint64_t x);                                     /* bijective finaliser (splitmix64) */
+struct tw_hash128 { uint64_t a, b; };
+struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed); /* for tables and keys; stable: stored in traces */
+#endif

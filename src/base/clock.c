@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base.h"
+
+#include <stdio.h>
+#include <time.h>
+
+uint64_t tw_monotonic_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int64_t tw_realtime_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void tw_utc_stamp(int64_t realtime_ns, char out[32])
+{
+    time_t s = (time_t)(realtime_ns / 1000000000);
+    struct tm tm;
+    if (!gmtime_r(&s, &tm) || !strftime(out, 32, "%Y-%m-%dT%H-%M-%SZ", &tm))
+        snprintf(out, 32, "unknown-time");
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <twin/error.h>
+
+int twin_error_vset(struct twin_error *err, int code, const char *format, va_list ap)
+{
+    if (err && err->code == 0) {
+        err->code = code;
+        vsnprintf(err->message, sizeof err->message, format, ap);
+    }
+    return code;
+}
+
+int twin_error_set(struct twin_error *err, int code, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    twin_error_vset(err, code, format, ap);
+    va_end(ap);
+    return code;
+}
+
+int twin_error_system(struct twin_error *err, const char *format, ...)
+{
+    int saved = errno;
+    int code = saved == ENOENT ? TWIN_ENOENT : saved == ENOMEM ? TWIN_ENOMEM : TWIN_EIO;
+    if (err && err->code == 0) {
+        va_list ap;
+        va_start(ap, format);
+        twin_error_vset(err, code, format, ap);
+        va_end(ap);
+        size_t n = strlen(err->message);
+        snprintf(err->message + n, sizeof err->message - n, ": %s", strerror(saved));
+    }
+    errno = saved;
+    return code;
+}
+
+const char *twin_error_name(int code)
+{
+    switch (code) {
+    case TWIN_OK: return "ok";
+    case TWIN_EINVAL: return "wrong use";
+    case TWIN_ENOMEM: return "out of memory";
+    case TWIN_EIO: return "input/output error";
+    case TWIN_ENOENT: return "not found";
+    case TWIN_EFORMAT: return "format error";
+    case TWIN_EVERSION: return "unknown version";
+    case TWIN_ELIMIT: return "limit reached";
+    case TWIN_EUNSUPPORTED: return "not supported here";
+    case TWIN_EBUSY: return "busy";
+    case TWIN_EINTR: return "interrupted";
+    default: return "unknown error";
+    }
+}

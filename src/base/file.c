@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *tw_path_join(const char *a, const char *b)
+{
+    if (b[0] == '/' || a[0] == '\0')
+        return tw_strdup(b);
+    return tw_printf("%s%s%s", a, a[strlen(a) - 1] == '/' ? "" : "/", b);
+}
+
+char *tw_path_absolute(const char *path, struct twin_error *err)
+{
+    char *joined = NULL;
+    if (path[0] == '/') {
+        joined = tw_strdup(path);
+    } else {
+        char *cwd = getcwd(NULL, 0);
+        if (!cwd) {
+            twin_error_system(err, "the working folder cannot be read");
+            return NULL;
+        }
+        joined = tw_path_join(cwd, path);
+        free(cwd);
+    }
+    if (!joined)
+        twin_error_set(err, TWIN_ENOMEM, "out of memory for the path %s", path);
+    return joined;
+}
+
+int tw_mkdirs(const char *path, struct twin_error *err)
+{
+    char *copy = tw_strdup(path);
+    if (!copy)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory making folder %s", path);
+    int rc = 0;
+    for (char *p = copy + 1;; p++) {
+        if (*p != '/' && *p != '\0')
+            continue;
+        char keep = *p;
+        *p = '\0';
+        struct stat st;
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST) {
+            rc = twin_error_system(err, "cannot make folder %s", copy);
+            break;
+        }
+        if (keep == '\0' && (stat(copy, &st) != 0 || !S_ISDIR(st.st_mode))) {
+            errno = ENOTDIR;
+            rc = twin_error_system(err, "cannot make folder %s", copy);
+            break;
+        }
+        if (keep == '\0')
+            break;
+        *p = keep;
+    }
+    tw_free(copy);
+    return rc;
+}
+
+int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err)
+{
+    struct tw_buf b = {.cap = cap < SIZE_MAX - 1 ? cap + 1 : cap};
+    char chunk[65536];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return twin_error_system(err, "cannot open %s", path);
+    int rc = 0;
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = twin_error_system(err, "cannot read %s", path);
+        if (n <= 0)
+            break;
+        int failed = tw_buf_append(&b, chunk, (size_t)n);
+        if (failed) {
+            rc = twin_error_set(err, failed, "%s: %s (at most %zu bytes are read)", path, twin_error_name(failed), cap);
+            break;
+        }
+    }
+    close(fd);
+    if (rc == 0) {
+        *bytes = b.len;
+        *data = tw_buf_steal(&b);
+        if (!*data)
+            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+    }
+    tw_buf_free(&b);
+    return rc;
+}
+
+int tw_write_all(int fd, const void *data, size_t bytes)
+{
+    const char *p = data;
+    while (bytes > 0) {
+        ssize_t n = write(fd, p, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            if (n == 0)
+                errno = EIO;
+            return -1;
+        }
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t n = pread(fd, (char *)data + done, bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err)
+{
+    char *temp = tw_printf("%s.tmp-%ld-XXXXXX", path, (long)getpid());
+    if (!temp)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory writing %s", path);
+    int rc = 0;
+    int fd = mkostemp(temp, O_CLOEXEC);
+    if (fd < 0) {
+        rc = twin_error_system(err, "cannot create a file beside %s", path);
+        goto out;
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(fd, 0666 & ~mask) != 0 || tw_write_all(fd, data, bytes) != 0 || fsync(fd) != 0)
+        rc = twin_error_system(err, "cannot write %s", path);
+    if (close(fd) != 0 && rc == 0)
+        rc = twin_error_system(err, "cannot write %s", path);
+    if (rc == 0 && rename(temp, path) != 0)
+        rc = twin_error_system(err, "cannot put %s in place", path);
+    if (rc != 0)
+        unlink(temp);
+out:
+    tw_free(temp);
+    return rc;
+}
+
+static int remove_at(int parent, const char *name, const char *shown, dev_t device, int depth, uint64_t *bytes,
+                     struct twin_error *err)
+{
+    struct stat st;
+    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? 0 : twin_error_system(err, "cannot look at %s in %s", name, shown);
+    if (!S_ISDIR(st.st_mode)) {
+        if (unlinkat(parent, name, 0) != 0 && errno != ENOENT)
+            return twin_error_system(err, "cannot delete %s in %s", name, shown);
+        *bytes += (uint64_t)st.st_blocks * 512;
+        return 0;
+    }
+    if (st.st_dev != device || depth > 200)
+        return twin_error_set(err, TWIN_EINVAL, "%s in %s is another file system or too deep: left alone", name, shown);
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return twin_error_system(err, "cannot open folder %s in %s", name, shown);
+    }
+    int rc = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            rc = remove_at(fd, e->d_name, shown, device, depth + 1, bytes, err);
+    closedir(d);
+    if (rc == 0 && unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+        rc = twin_error_system(err, "cannot delete folder %s in %s", name, shown);
+    return rc;
+}
+
+int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err)
+{
+    struct stat st;
+    uint64_t freed = 0;
+    if (lstat(path, &st) != 0)
+        return errno == ENOENT ? 0 : twin_error_system(err, "cannot look at %s", path);
+    int rc = remove_at(AT_FDCWD, path, path, st.st_dev, 0, &freed, err);
+    if (bytes)
+        *bytes = freed;
+    return rc;
+}

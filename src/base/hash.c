@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base.h"
+
+#include <string.h>
+
+uint64_t tw_mix64(uint64_t x)
+{
+    /* splitmix64's finaliser (Steele, Lea, Flood, OOPSLA 2014) */
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+/* Two multiply-fold lanes over 8-byte words; length and seed enter first. Not for hostile input: tables and keys only. */
+struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed)
+{
+    const unsigned char *p = data;
+    uint64_t a = tw_mix64(seed ^ 0x9E3779B97F4A7C15u) ^ bytes, b = tw_mix64(seed + 0xD1B54A32D192ED03u) + bytes;
+    while (bytes > 0) {
+        uint64_t w = 0;
+        size_t n = bytes < 8 ? bytes : 8;
+        for (size_t i = 0; i < n; i++)
+            w |= (uint64_t)p[i] << (8 * i);
+        a = tw_mix64(a ^ w);
+        b = tw_mix64(b + w * 0x9FB21C651E98DF25u) ^ (a >> 32);
+        p += n;
+        bytes -= n;
+    }
+    return (struct tw_hash128){tw_mix64(a), tw_mix64(b ^ a)};
+}
+
+static uint32_t crc_table[8][256];
+
+__attribute__((constructor)) static void make_crc_table(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++)
+            c = (c >> 1) ^ (0x82F63B78u & (0u - (c & 1)));
+        crc_table[0][i] = c;
+    }
+    for (int t = 1; t < 8; t++)
+        for (uint32_t i = 0; i < 256; i++)
+            crc_table[t][i] = (crc_table[t - 1][i] >> 8) ^ crc_table[0][crc_table[t - 1][i] & 255];
+}
+
+static uint32_t crc_portable(uint32_t c, const unsigned char *p, size_t n)
+{
+    for (; n >= 8; n -= 8, p += 8) {
+        uint32_t low = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        c = crc_table[7][low & 255] ^ crc_table[6][(low >> 8) & 255] ^ crc_table[5][(low >> 16) & 255] ^ crc_table[4][low >> 24] ^
+            crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^ crc_table[0][p[7]];
+    }
+    for (; n; n--, p++)
+        c = (c >> 8) ^ crc_table[0][(c ^ *p) & 255];
+    return c;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t c, const unsigned char *p, size_t n)
+{
+    uint64_t wide = c;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t w;
+        memcpy(&w, p, 8);
+        wide = __builtin_ia32_crc32di(wide, w);
+    }
+    c = (uint32_t)wide;
+    for (; n; n--, p++)
+        c = __builtin_ia32_crc32qi(c, *p);
+    return c;
+}
+#endif
+
+uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes)
+{
+    uint32_t c = ~seed;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2"))
+        return ~crc_sse42(c, data, bytes);
+#endif
+    return ~crc_portable(c, data, bytes);
+}

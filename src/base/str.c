@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+char *tw_printf(const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&b, format, ap);
+    va_end(ap);
+    return tw_buf_steal(&b);
+}
+
+bool tw_starts(const char *s, const char *prefix)
+{
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+bool tw_ends(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+    return n >= k && memcmp(s + n - k, suffix, k) == 0;
+}
+
+/* Matches one [...] class at p (just after '['); *end is set behind the ']' or to NULL when it is not closed. */
+static bool glob_class(const char *p, unsigned char c, const char **end)
+{
+    bool negate = *p == '!' || *p == '^', hit = false;
+    p += negate;
+    for (const char *first = p; *p && (*p != ']' || p == first); p++) {
+        if (p[1] == '-' && p[2] && p[2] != ']') {
+            hit |= (unsigned char)p[0] <= c && c <= (unsigned char)p[2];
+            p += 2;
+        } else {
+            hit |= (unsigned char)*p == c;
+        }
+    }
+    *end = *p ? p + 1 : NULL;
+    return hit != negate;
+}
+
+/* Iterative with one backtrack point: linear in practice, never exponential, no recursion on hostile patterns. */
+bool tw_glob(const char *pattern, const char *s)
+{
+    const char *star = NULL, *resume = NULL;
+    for (;;) {
+        const char *next = NULL;
+        bool step = false;
+        if (*pattern == '*') {
+            star = ++pattern;
+            resume = s;
+            continue;
+        }
+        if (*s == '\0')
+            return *pattern == '\0';
+        if (*pattern == '?') {
+            next = pattern + 1;
+            step = true;
+        } else if (*pattern == '[') {
+            step = glob_class(pattern + 1, (unsigned char)*s, &next);
+            if (!next) { /* unclosed: a literal '[' */
+                next = pattern + 1;
+                step = *s == '[';
+            }
+        } else if (*pattern != '\0') {
+            next = pattern + 1;
+            step = *pattern == *s;
+        }
+        if (step) {
+            pattern = next;
+            s++;
+        } else if (star) {
+            pattern = star;
+            s = ++resume;
+        } else {
+            return false;
+        }
+    }
+}
+
+int tw_parse_u64(const char *s, uint64_t max, uint64_t *out)
+{
+    uint64_t v = 0;
+    if (!*s)
+        return TWIN_EINVAL;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9')
+            return TWIN_EINVAL;
+        if (__builtin_mul_overflow(v, 10u, &v) || __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v))
+            return TWIN_EINVAL;
+    }
+    if (v > max)
+        return TWIN_EINVAL;
+    *out = v;
+    return 0;
+}
+
+void tw_hex(const void *bytes, size_t n, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < n; i++) {
+        out[2 * i] = digits[p[i] >> 4];
+        out[2 * i + 1] = digits[p[i] & 15];
+    }
+    out[2 * n] = '\0';
+}
+
+char *tw_human_bytes(uint64_t n, char out[16])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double v = (double)n;
+    size_t u = 0;
+    while (v >= 1023.95 && u < 5) {
+        v /= 1024;
+        u++;
+    }
+    snprintf(out, 16, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
+    return out;
+}
+
+char *tw_human_count(uint64_t n, char out[32])
+{
+    char plain[24];
+    int len = snprintf(plain, sizeof plain, "%llu", (unsigned long long)n);
+    int w = 0;
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0)
+            out[w++] = ',';
+        out[w++] = plain[i];
+    }
+    out[w] = '\0';
+    return out;
+}
+
+/* Length of the well-formed UTF-8 sequence at p (at most n bytes), or 0. RFC 3629. */
+static size_t utf8_length(const unsigned char *p, size_t n)
+{
+    static const struct { unsigned char low, high, second_low, second_high, length; } rows[] = {
+        {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3}, {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3},
+        {0xEE, 0xEF, 0x80, 0xBF, 3}, {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        if (p[0] < rows[r].low || p[0] > rows[r].high)
+            continue;
+        if (n < rows[r].length || p[1] < rows[r].second_low || p[1] > rows[r].second_high)
+            return 0;
+        for (size_t i = 2; i < rows[r].length; i++)
+            if ((p[i] & 0xC0) != 0x80)
+                return 0;
+        return rows[r].length;
+    }
+    return 0;
+}
+
+char *tw_printable(const char *s, size_t n)
+{
+    struct tw_buf b = {0};
+    const unsigned char *p = (const unsigned char *)s;
+    for (size_t i = 0; i < n;) {
+        size_t len = p[i] < 0x80 ? (p[i] >= 0x20 && p[i] != 0x7F) : utf8_length(p + i, n - i);
+        if (len == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0)
+            len = 0; /* C1 controls: some terminals obey them */
+        if (len) {
+            tw_buf_append(&b, s + i, len);
+            i += len;
+        } else {
+            tw_buf_printf(&b, "\\x%02x", p[i]);
+            i++;
+        }
+    }
+    return tw_buf_steal(&b);
+}
