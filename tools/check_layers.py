@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
+
+base <- fingerprint, stats, launch <- trace <- compare <- report <- cmd; agents take base, fingerprint and the trace writer.
+Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
+"""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Which rooms each room may call, besides itself. No arrow runs back up; rooms of one level do not call each other.
+MAY = {
+    "src/base": set(),
+    "src/fingerprint": {"src/base"},
+    "src/stats": {"src/base"},
+    "src/launch": {"src/base"},
+    "src/trace": {"src/base", "src/fingerprint"},
+    "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
+    "src/report": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
+    "cmd": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/report"},
+    "agents": {"src/base", "src/fingerprint", "src/trace"},
+}
+# The room that owns each public header.
+PUBLIC = {
+    "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "run.h": "src/launch",
+    "trace.h": "src/trace", "compare.h": "src/compare", "report.h": "src/report", "twin.h": "agents",
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
+
+
+def room_of(path):
+    for room in MAY:
+        if path.startswith(room + "/"):
+            return room
+    return None
+
+
+def private_headers():
+    owner = {}
+    for room in MAY:
+        for folder, _, names in os.walk(os.path.join(ROOT, room)):
+            for name in names:
+                if name.endswith(".h"):
+                    owner.setdefault(name, set()).add(room)
+    return owner
+
+
+def main():
+    owner, breaches, files = private_headers(), [], 0
+    for room, allowed in MAY.items():
+        for folder, _, names in os.walk(os.path.join(ROOT, room)):
+            for name in sorted(names):
+                if not name.endswith((".c", ".h", ".inc")):
+                    continue
+                files += 1
+                path = os.path.join(folder, name)
+                shown = os.path.relpath(path, ROOT)
+                with open(path, encoding="utf-8") as f:
+                    for number, line in enumerate(f, 1):
+                        found = INCLUDE.match(line)
+                        if not found:
+                            continue
+                        private, public = found.groups()
+                        if public:
+                            owners = {PUBLIC.get(public, "?")}
+                        else:
+                            owners = owner.get(os.path.basename(private), {"?"})
+                            if os.path.exists(os.path.join(folder, private)) or "?" in owners:
+                                continue  # its own folder, or a system header in quotes
+                        if room in owners or owners & allowed:
+                            continue
+                        breaches.append(f"{shown}:{number}: {room} includes {public or private} of {'/'.join(sorted(owners))}")
+    for b in breaches:
+        print(b)
+    print(f"layers: {files} files, {len(breaches)} breaches")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
