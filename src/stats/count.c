@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <twin/stats.h>
+
+#include <math.h>
+
+static int is_probability(double p)
+{
+    return p > 0 && p < 1;
+}
+
+double twin_stats_binomial_cdf(uint64_t k, uint64_t n, double p)
+{
+    if (!(p >= 0) || !(p <= 1))
+        return NAN;
+    if (k >= n)
+        return 1;
+    return twin_stats_beta_inc((double)(n - k), (double)k + 1, 1 - p);
+}
+
+struct twin_interval twin_stats_clopper_pearson(uint64_t k, uint64_t n, double confidence)
+{
+    if (!is_probability(confidence) || k > n)
+        return (struct twin_interval){NAN, NAN};
+    double tail = (1 - confidence) / 2;
+    return (struct twin_interval){
+        .low = k == 0 ? 0 : twin_stats_beta_inv(tail, (double)k, (double)(n - k) + 1),
+        .high = k == n ? 1 : twin_stats_beta_inv(1 - tail, (double)k + 1, (double)(n - k)),
+    };
+}
+
+/* Upper quantile of the standard normal: z with P(Z > z) = tail, 0 < tail <= 0.5, by bisection on erfc. */
+static double normal_upper(double tail)
+{
+    double low = 0, high = 40;
+    for (;;) {
+        double middle = (low + high) / 2;
+        if (middle <= low || middle >= high)
+            return middle;
+        if (erfc(middle / M_SQRT2) / 2 > tail)
+            low = middle;
+        else
+            high = middle;
+    }
+}
+
+struct twin_interval twin_stats_wilson(uint64_t k, uint64_t n, double confidence)
+{
+    if (!is_probability(confidence) || k > n)
+        return (struct twin_interval){NAN, NAN};
+    if (n == 0)
+        return (struct twin_interval){0, 1};
+    double z = normal_upper((1 - confidence) / 2), trials = (double)n, rate = (double)k / trials;
+    double spread = z * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials));
+    double scale = 1 + z * z / trials, centre = rate + z * z / (2 * trials);
+    return (struct twin_interval){k == 0 ? 0 : (centre - spread) / scale, k == n ? 1 : (centre + spread) / scale};
+}
+
+double twin_stats_zero_bound(uint64_t n, double confidence)
+{
+    if (!is_probability(confidence))
+        return NAN;
+    return n == 0 ? 1 : -expm1(log1p(-confidence) / (double)n);
+}
+
+uint64_t twin_stats_trials_needed(double p, double confidence)
+{
+    if (!is_probability(p) || !is_probability(confidence))
+        return 0;
+    double n = ceil(log1p(-confidence) / log1p(-p));
+    return n < 1 ? 1 : n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
+}
+
+uint64_t twin_stats_trials_needed_allowing(uint64_t allowed, double p, double confidence)
+{
+    if (!is_probability(p) || !is_probability(confidence) || p < 1e-12 || allowed > 1u << 30)
+        return 0;
+    uint64_t low = allowed, high = allowed + 1; /* at n = allowed the probability is 1: never enough */
+    while (twin_stats_binomial_cdf(allowed, high, p) > 1 - confidence) {
+        low = high;
+        high *= 2;
+    }
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (twin_stats_binomial_cdf(allowed, middle, p) > 1 - confidence)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+double twin_stats_agreement(const uint64_t *class_sizes, size_t classes)
+{
+    double pairs = 0, runs = 0;
+    for (size_t i = 0; i < classes; i++) {
+        double size = (double)class_sizes[i];
+        pairs += size * (size - 1);
+        runs += size;
+    }
+    return runs < 2 ? NAN : pairs / (runs * (runs - 1));
+}
+
+int twin_stats_line_fit(const double *x, const double *y, size_t n, double *slope, double *intercept)
+{
+    double mx = 0, my = 0, sxx = 0, sxy = 0;
+    if (n < 2)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        mx += x[i] / (double)n;
+        my += y[i] / (double)n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sxx += (x[i] - mx) * (x[i] - mx);
+        sxy += (x[i] - mx) * (y[i] - my);
+    }
+    if (!(sxx > 0) || !isfinite(sxy / sxx))
+        return -1;
+    *slope = sxy / sxx;
+    *intercept = my - *slope * mx;
+    return 0;
+}
