@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which instruction set: the best one that the build has and the CPU and the system let us use. */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef TW_HAVE_AVX2
+#include <cpuid.h>
+#endif
+#include "kernels.h"
+
+#ifdef TW_HAVE_AVX2
+/* The vector registers that the system saves for us (XCR0), 0 when it saves none. */
+static unsigned saved_registers(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
+        return 0;
+    __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return a;
+}
+
+static bool has_avx2(void)
+{
+    unsigned a, b, c, d;
+    const unsigned need = bit_AVX | bit_FMA | bit_F16C;
+    if ((saved_registers() & 0x6) != 0x6 || !__get_cpuid(1, &a, &b, &c, &d) || (c & need) != need)
+        return false;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
+}
+
+#endif
+
+#ifdef TW_HAVE_AVX512
+static bool has_avx512(void)
+{
+    unsigned a, b, c, d;
+    const unsigned need = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    return has_avx2() && (saved_registers() & 0xE6) == 0xE6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (b & need) == need;
+}
+#endif
+
+static bool always(void)
+{
+    return true;
+}
+
+/* Best first. */
+static const struct {
+    const struct tw_kernels *kernels;
+    bool (*usable)(void);
+} sets[] = {
+#ifdef TW_HAVE_AVX512
+    {&tw_kernels_avx512, has_avx512},
+#endif
+#ifdef TW_HAVE_AVX2
+    {&tw_kernels_avx2, has_avx2},
+#endif
+#ifdef TW_HAVE_NEON
+    {&tw_kernels_neon, always},
+#endif
+    {&tw_kernels_scalar, always},
+};
+
+static _Atomic(const struct tw_kernels *) chosen;
+
+/* The named set, or the best one for NULL; NULL when there is none such. */
+static const struct tw_kernels *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if ((!name || !strcmp(name, sets[i].kernels->name)) && sets[i].usable())
+            return sets[i].kernels;
+    return NULL;
+}
+
+const struct tw_kernels *tw_fingerprint_kernels(void)
+{
+    const struct tw_kernels *k = atomic_load_explicit(&chosen, memory_order_acquire);
+    if (!k) { /* threads that race here find the same answer */
+        const char *name = getenv("TWINRUN_ISA");
+        k = name && *name ? find(name) : NULL;
+        if (!k)
+            k = find(NULL);
+        atomic_store_explicit(&chosen, k, memory_order_release);
+    }
+    return k;
+}
+
+const char *twin_fingerprint_isa(void)
+{
+    return tw_fingerprint_kernels()->name;
+}
+
+int twin_fingerprint_force(const char *isa, struct twin_error *err)
+{
+    const struct tw_kernels *k = isa ? find(isa) : NULL;
+    if (!k)
+        return twin_error_set(err, TWIN_EUNSUPPORTED,
+                              "instruction set \"%s\" is not in this build or not on this CPU; try \"%s\"",
+                              isa ? isa : "(null)", find(NULL)->name);
+    atomic_store_explicit(&chosen, k, memory_order_release);
+    return 0;
+}

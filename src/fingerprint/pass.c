@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver of the kernels. A span is taken chunk by chunk, so that the second reader finds it in the first-level
+ * cache. Whole lane groups go to the fast kernels, which know only finite values; a span with others in it is done
+ * again by the careful ones. Ragged ends go element by element, into the same lanes.
+ */
+#include "pass.h"
+#include "convert.h"
+
+void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct twin_sketch *sketch, uint64_t first)
+{
+    bool complex = dtype == TWIN_C64 || dtype == TWIN_C128;
+    s->k = tw_fingerprint_kernels();
+    s->dtype = dtype == TWIN_C64 ? TWIN_F32 : dtype == TWIN_C128 ? TWIN_F64 : dtype;
+    s->part_bytes = twin_dtype_size(s->dtype);
+    s->moments = (stats || sketch) && dtype != TWIN_BYTES;
+    s->sum = (struct twin_digest){0, 0};
+    s->stats = (struct twin_stats){.min = __builtin_inf(), .max = -__builtin_inf()};
+    s->sketch = sketch;
+    s->next = complex ? 2 * first : first;
+    s->lanes = (struct tw_lanes){{0}, {0}};
+    s->rows = (struct tw_rows){{0}, NULL, 0};
+    if (sketch) {
+        s->rows.bucket = sketch->bucket;
+        s->rows.k = sketch->k;
+        sketch->skipped = 0;
+        for (uint32_t j = 0; j < TWIN_SKETCH_MAX; j++)
+            sketch->bucket[j] = 0;
+    }
+}
+
+static void merge_min(struct twin_stats *t, double x)
+{
+    if (tw_order_key(x) < tw_order_key(t->min))
+        t->min = x;
+}
+
+static void merge_max(struct twin_stats *t, double x)
+{
+    if (tw_order_key(x) > tw_order_key(t->max))
+        t->max = x;
+}
+
+/* Is a sign bit set (or, with set 0, clear) in any of these elements? */
+static bool any_sign(const unsigned char *p, size_t bytes, size_t size, int set)
+{
+    const uint64_t mask = size == 2 ? 0x8000800080008000u : size == 4 ? 0x8000000080000000u : 0x8000000000000000u;
+    uint64_t all = ~0ull, any = 0;
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t w;
+        memcpy(&w, p + i, 8);
+        all &= w;
+        any |= w;
+    }
+    return set ? (any & mask) != 0 : (all & mask) != mask;
+}
+
+/* A span of finite elements. Vector minima do not tell -0 from +0: looked up in the rare case that it matters. */
+static void merge_extremes(struct twin_stats *t, struct tw_extremes e, const void *p, size_t n, size_t size)
+{
+    if (e.min == 0)
+        e.min = t->min > 0 || tw_order_key(t->min) == 0 ? (any_sign(p, n * size, size, 1) ? -0.0 : 0.0) : 0.0;
+    if (e.max == 0)
+        e.max = t->max < 0 || t->max == 0 ? (any_sign(p, n * size, size, 0) ? 0.0 : -0.0) : -0.0;
+    merge_min(t, e.min);
+    merge_max(t, e.max);
+    t->zeros += e.zeros;
+}
+
+static void merge_careful(struct twin_stats *t, const struct tw_careful *c)
+{
+    t->nan += c->nan;
+    t->pos_inf += c->pos_inf;
+    t->neg_inf += c->neg_inf;
+    t->zeros += c->zeros;
+    merge_min(t, c->min);
+    merge_max(t, c->max);
+}
+
+static bool lanes_finite(const struct tw_lanes *l)
+{
+    double sum = 0; /* squares: only an overflow, an infinity or a NaN makes this one not finite */
+    for (int j = 0; j < TW_LANES; j++)
+        sum += l->sumsq[j] * 0x1p-8;
+    return sum < __builtin_inf();
+}
+
+/* Whole lane groups; index is a multiple of TW_LANES. */
+static void groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p, size_t n, uint64_t index)
+{
+    struct tw_lanes before = s->lanes;
+    struct tw_extremes e = s->k->moments[kind](p, n, &s->lanes);
+    if (lanes_finite(&s->lanes)) {
+        merge_extremes(&s->stats, e, p, n, size);
+        if (s->sketch)
+            s->k->sketch[kind](p, n, index, &s->rows);
+        return;
+    }
+    s->lanes = before;
+    for (size_t i = 0; i < n; i += TW_PIECE) {
+        size_t m = n - i < TW_PIECE ? n - i : TW_PIECE;
+        struct tw_careful c;
+        s->k->careful[kind](p + i * size, m, s->cleaned, &c);
+        merge_careful(&s->stats, &c);
+        s->k->moments[TW_F64](s->cleaned, m, &s->lanes);
+        if (s->sketch)
+            s->k->sketch[TW_F64](s->cleaned, m, index + i, &s->rows);
+    }
+}
+
+/* Fewer elements than a lane group, in lanes index mod TW_LANES and following. */
+static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p, size_t n, uint64_t index)
+{
+    struct tw_careful c;
+    double x[TW_LANES];
+    s->k->careful[kind](p, n, x, &c);
+    merge_careful(&s->stats, &c);
+    for (size_t i = 0; i < n; i++, index++) {
+        s->lanes.sum[index % TW_LANES] += x[i];
+        s->lanes.sumsq[index % TW_LANES] += x[i] * x[i];
+        if (!s->sketch)
+            continue;
+        s->rows.lane[index % TW_SKETCH_LANES(s->rows.k)] += tw_sketch_signs(index) >> index % 64 & 1 ? -x[i] : x[i];
+        if (index % TW_ROW == TW_ROW - 1)
+            tw_rows_fold(&s->rows, index);
+    }
+}
+
+static void moments(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p, size_t n, uint64_t index)
+{
+    size_t head = (size_t)(-index % TW_LANES);
+    if (head > n)
+        head = n;
+    if (head)
+        ragged(s, kind, p, head, index);
+    size_t whole = (n - head) / TW_LANES * TW_LANES;
+    if (whole)
+        groups(s, kind, size, p + head * size, whole, index + head);
+    if (head + whole < n)
+        ragged(s, kind, p + (head + whole) * size, n - head - whole, index + head + whole);
+}
+
+static inline double from_e4m3fn(uint8_t b) /* no infinities; only S.1111.111 is a NaN */
+{
+    if ((b & 0x7F) == 0x7F)
+        return __builtin_nan("");
+    if ((b & 0x78) == 0x78) /* the exponent that IEEE reserves: 256 to 448 */
+        return (b & 0x80 ? -32.0 : 32.0) * (8 + (b & 7));
+    return tw_small_float(b, 4, 3);
+}
+
+#define EACH(type, expression)                                                                                         \
+    for (size_t i = 0; i < n; i++) {                                                                                   \
+        type v;                                                                                                        \
+        memcpy(&v, p + i * sizeof v, sizeof v);                                                                        \
+        out[i] = (expression);                                                                                         \
+    }                                                                                                                  \
+    break
+
+static void convert(enum twin_dtype dtype, const unsigned char *p, size_t n, double *out)
+{
+    switch (dtype) {
+    case TWIN_U8: EACH(uint8_t, v);
+    case TWIN_I8: EACH(int8_t, v);
+    case TWIN_BOOL: EACH(uint8_t, v != 0);
+    case TWIN_U16: EACH(uint16_t, v);
+    case TWIN_I16: EACH(int16_t, v);
+    case TWIN_U32: EACH(uint32_t, v);
+    case TWIN_I32: EACH(int32_t, v);
+    case TWIN_U64: EACH(uint64_t, (double)v);
+    case TWIN_I64: EACH(int64_t, (double)v);
+    case TWIN_F8_E4M3FN: EACH(uint8_t, from_e4m3fn(v));
+    case TWIN_F8_E5M2: EACH(uint8_t, tw_small_float(v, 5, 2));
+    default: break; /* the kernels read the others themselves */
+    }
+}
+
+/* n elements of one chunk. */
+static void chunk_part(struct tw_pass *s, const unsigned char *p, size_t n)
+{
+    switch (s->dtype) {
+    case TWIN_F16: moments(s, TW_F16, 2, p, n, s->next); break;
+    case TWIN_BF16: moments(s, TW_BF16, 2, p, n, s->next); break;
+    case TWIN_F32: moments(s, TW_F32, 4, p, n, s->next); break;
+    case TWIN_F64: moments(s, TW_F64, 8, p, n, s->next); break;
+    default:
+        for (size_t i = 0, m; i < n; i += m) {
+            uint64_t index = s->next + i;
+            m = TW_PIECE - index % TW_PIECE; /* pieces end on lane groups */
+            m = n - i < m ? n - i : m;
+            convert(s->dtype, p + i * s->part_bytes, m, s->converted);
+            moments(s, TW_F64, 8, (const unsigned char *)s->converted, m, index);
+        }
+    }
+}
+
+static double tree_sum(const double lane[TW_LANES])
+{
+    double t[TW_LANES];
+    memcpy(t, lane, sizeof t);
+    for (int width = TW_LANES / 2; width > 0; width /= 2)
+        for (int j = 0; j < width; j++)
+            t[j] += t[j + width];
+    return t[0];
+}
+
+static void fold_chunk(struct tw_pass *s)
+{
+    s->stats.sum += tree_sum(s->lanes.sum);
+    s->stats.sumsq += tree_sum(s->lanes.sumsq);
+    s->lanes = (struct tw_lanes){{0}, {0}};
+}
+
+void tw_pass_span(struct tw_pass *s, const unsigned char *p, size_t n)
+{
+    s->stats.count += n;
+    if (!s->moments) {
+        tw_digest_add(s->k, p, n * s->part_bytes, s->next * s->part_bytes, &s->sum);
+        s->next += n;
+        return;
+    }
+    while (n) {
+        size_t m = (size_t)(TW_CHUNK - s->next % TW_CHUNK);
+        if (m > n)
+            m = n;
+        tw_digest_add(s->k, p, m * s->part_bytes, s->next * s->part_bytes, &s->sum);
+        chunk_part(s, p, m);
+        s->next += m;
+        p += m * s->part_bytes;
+        n -= m;
+        if (s->next % TW_CHUNK == 0)
+            fold_chunk(s);
+    }
+}
+
+void tw_pass_finish(struct tw_pass *s)
+{
+    struct twin_stats *t = &s->stats;
+    const double nan = tw_f64_from_bits(0x7FF8000000000000u); /* one NaN on every machine */
+    if (!s->moments) {
+        *t = (struct twin_stats){.count = t->count};
+        return;
+    }
+    if (s->next % TW_CHUNK)
+        fold_chunk(s);
+    if (s->sketch) {
+        if (s->next % TW_ROW)
+            tw_rows_fold(&s->rows, s->next - 1);
+        s->sketch->skipped = t->nan + t->pos_inf + t->neg_inf;
+        for (uint32_t j = 0; j < s->rows.k; j++)
+            if (s->sketch->bucket[j] != s->sketch->bucket[j])
+                s->sketch->bucket[j] = nan;
+    }
+    if (t->sum != t->sum) /* lanes that overflowed to both sides */
+        t->sum = nan;
+    double low = __builtin_fabs(t->min), high = __builtin_fabs(t->max);
+    t->absmax = low > high ? low : high;
+    if (t->nan == t->count)
+        t->min = t->max = t->absmax = nan;
+}

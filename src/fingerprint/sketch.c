@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is done with finished sketches. */
+#include "fpenv.h"
+#include "kernels.h"
+
+static __attribute__((noinline)) double distance(const struct twin_sketch *x, const struct twin_sketch *y)
+{
+    double sum = 0;
+    for (uint32_t j = 0; j < x->k && j < TWIN_SKETCH_MAX; j++) {
+        double d = x->bucket[j] - y->bucket[j];
+        sum += d * d;
+    }
+    return __builtin_sqrt(sum);
+}
+
+double twin_sketch_distance(const struct twin_sketch *x, const struct twin_sketch *y)
+{
+    if (x->k != y->k)
+        return __builtin_nan("");
+    struct tw_fpenv env = tw_fpenv_enter();
+    double d = distance(x, y);
+    tw_fpenv_leave(env);
+    return d;
+}
+
+static __attribute__((noinline)) void add(struct twin_sketch *x, const struct twin_sketch *y)
+{
+    for (uint32_t j = 0; j < x->k && j < TWIN_SKETCH_MAX; j++)
+        x->bucket[j] += y->bucket[j];
+}
+
+int twin_sketch_add(struct twin_sketch *x, const struct twin_sketch *y, struct twin_error *err)
+{
+    if (x->k != y->k)
+        return twin_error_set(err, TWIN_EINVAL, "sketches of %u and %u buckets cannot be added", x->k, y->k);
+    struct tw_fpenv env = tw_fpenv_enter();
+    add(x, y);
+    tw_fpenv_leave(env);
+    x->skipped += y->skipped;
+    return 0;
+}
