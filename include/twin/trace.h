@@ -129,7 +129,10 @@ void twin_writer_prepare_fork(struct twin_writer *w);
 void twin_writer_parent_after_fork(struct twin_writer *w);
 void twin_writer_child_after_fork(struct twin_writer *w);  /* leaves w dead until reopened */
 
-struct twin_writer_counts { uint64_t records, dropped, blocks, bytes, observer_ns; int failed_errno; };
+struct twin_writer_counts { uint64_t records, dropped, blocks, bytes, observer_ns; int failed_errno;
+    uint64_t lost; /* calls that could not be recorded at all: no series, out of memory, over a cap */
+};
+/* records: sealed ones and dropped ones. Async-signal safety: none of the writer's functions. */
 struct twin_writer_counts twin_writer_counts(const struct twin_writer *w);
 
 /* ------------------------------------------------------------------ reader */

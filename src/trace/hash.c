@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Value hashes and the seal. Definitions are frozen: traces of different versions of twinrun are compared. */
+#include "format.h"
+
+#include <string.h>
+
+#define SEED_STRING UINT64_C(0x7374722E74776E31)
+#define SEED_KEY UINT64_C(0x6B65792E74776E31)
+#define SEED_LAYOUT UINT64_C(0x6C61792E74776E31)
+#define SEED_PAYLOAD UINT64_C(0x7061792E74776E31)
+#define SEED_SEAL UINT64_C(0x7365616C2E746E31)
+#define W0 UINT64_C(0x9E3779B97F4A7C15)
+#define W1 UINT64_C(0xD1B54A32D192ED03)
+#define UNOBSERVED UINT64_C(0xA24BAED4963EE407)
+#define ORDER_START UINT64_C(0x9FB21C651E98DF25)
+/* The polynomial's point: fixed, so that prefixes of any two traces can be compared. */
+#define POINT_LO UINT64_C(0xD3C5B7A91F2E6D4B)
+#define POINT_HI UINT64_C(0x5A1D7C3E9B2F4683)
+
+typedef unsigned __int128 u128;
+#define P127 ((((u128)1) << 127) - 1)
+
+struct tw_hash128 tw_trace_string_hash(const void *bytes, size_t n)
+{
+    return tw_hash_bytes(bytes, n, SEED_STRING);
+}
+
+struct tw_hash128 tw_trace_key_hash(uint8_t phase, uint8_t kind, struct tw_hash128 name, struct tw_hash128 scope,
+                                    struct tw_hash128 role)
+{
+    uint64_t w[7] = {(uint64_t)phase | (uint64_t)kind << 8, name.a, name.b, scope.a, scope.b, role.a, role.b};
+    return tw_hash_bytes(w, sizeof w, SEED_KEY);
+}
+
+struct tw_hash128 tw_trace_layout_hash(uint8_t dtype, uint8_t ndim, const int64_t *shape)
+{
+    uint64_t w[1 + TWIN_MAX_NDIM] = {(uint64_t)dtype | (uint64_t)ndim << 8};
+    if (ndim)
+        memcpy(w + 1, shape, ndim * sizeof *shape);
+    return tw_hash_bytes(w, (1 + (size_t)ndim) * sizeof *w, SEED_LAYOUT);
+}
+
+struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload)
+{
+    uint8_t sealed[TW_SEALED_BYTES + sizeof(struct tw_hash128)];
+    struct tw_hash128 body = tw_hash_bytes(payload, b->payload_bytes, SEED_PAYLOAD);
+    memcpy(sealed, b, TW_SEALED_BYTES); /* holds the previous seal */
+    memcpy(sealed + TW_SEALED_BYTES, &body, sizeof body);
+    return tw_hash_bytes(sealed, sizeof sealed, SEED_SEAL);
+}
+
+bool tw_trace_is_le(void)
+{
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+}
+
+void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key, uint32_t occurrence, bool unobserved,
+                      bool ordered, struct tw_hash128 layout, struct twin_digest digest)
+{
+    /* tw_mix64 is a bijection: with all but one input fixed, each lane is a bijection of that input. */
+    uint64_t n = (uint64_t)occurrence + 1;
+    uint64_t ka = tw_mix64(key.a + n * W0), kb = tw_mix64(key.b ^ n * W1);
+    if (unobserved) {
+        s->phase[phase].lo += tw_mix64(ka ^ UNOBSERVED);
+        s->phase[phase].hi += tw_mix64(kb + UNOBSERVED);
+    } else {
+        s->phase[phase].lo += tw_mix64(tw_mix64(tw_mix64(ka ^ layout.a) + digest.a) ^ digest.b);
+        s->phase[phase].hi += tw_mix64(tw_mix64(tw_mix64(kb + layout.b) ^ digest.b) + digest.a);
+    }
+    s->phase_mask |= 1u << phase;
+    s->records++;
+    if (ordered)
+        s->order = tw_mix64((s->order ? s->order : ORDER_START) * W0 + ka) | 1; /* never 0: that means empty */
+}
+
+void tw_step_sums_merge(struct tw_step_sums *total, const struct tw_step_sums *thread)
+{
+    for (int p = 0; p < TWIN_PHASE_COUNT; p++) {
+        total->phase[p].lo += thread->phase[p].lo;
+        total->phase[p].hi += thread->phase[p].hi;
+    }
+    total->phase_mask |= thread->phase_mask;
+    total->records += thread->records;
+    total->dropped += thread->dropped;
+    if (thread->order)
+        total->order += tw_mix64(thread->order + W1);
+}
+
+static u128 load(struct twin_value_hash h)
+{
+    return (u128)h.hi << 64 | h.lo;
+}
+
+static struct twin_value_hash store(u128 x)
+{
+    return (struct twin_value_hash){(uint64_t)x, (uint64_t)(x >> 64)};
+}
+
+static u128 add_mod(u128 x, u128 y) /* both below 2^127 */
+{
+    u128 s = x + y;
+    s = (s & P127) + (s >> 127);
+    return s >= P127 ? s - P127 : s;
+}
+
+static u128 mul_mod(u128 x, u128 y)
+{
+    uint64_t xl = (uint64_t)x, xh = (uint64_t)(x >> 64), yl = (uint64_t)y, yh = (uint64_t)(y >> 64);
+    u128 low = (u128)xl * yl, middle = (u128)xl * yh + (u128)xh * yl, high = (u128)xh * yh;
+    /* 2^127 = 1: low + middle * 2^64 + high * 2^128 */
+    u128 r = add_mod(low & P127, low >> 127);
+    r = add_mod(r, (middle & ((((u128)1) << 63) - 1)) << 64);
+    r = add_mod(r, middle >> 63);
+    return add_mod(r, high << 1);
+}
+
+static u128 reduce(uint64_t a, uint64_t b)
+{
+    u128 x = ((u128)b << 64 | a) & P127;
+    return x == P127 ? 0 : x;
+}
+
+struct twin_value_hash tw_step_element(const struct tw_step_sums *total)
+{
+    uint64_t a = tw_mix64(W0 + total->records), b = tw_mix64(W1 ^ total->records);
+    for (unsigned p = 0; p < TWIN_PHASE_COUNT; p++) {
+        if (!(total->phase_mask >> p & 1))
+            continue;
+        a = tw_mix64(a ^ tw_mix64(total->phase[p].lo + (p + 1) * W0));
+        b = tw_mix64(b + tw_mix64(total->phase[p].hi ^ (p + 1) * W1)) ^ (a >> 32);
+    }
+    return store(reduce(a, b));
+}
+
+struct twin_value_hash tw_order_element(const struct tw_step_sums *total)
+{
+    return store(reduce(tw_mix64(total->order + W0), tw_mix64(total->order ^ W1)));
+}
+
+struct twin_value_hash tw_prefix_push(struct twin_value_hash prefix, struct twin_value_hash element)
+{
+    return store(add_mod(mul_mod(load(prefix), (u128)POINT_HI << 64 | POINT_LO), load(element)));
+}
+
+struct twin_value_hash tw_prefix_window(struct twin_value_hash last, struct twin_value_hash before, uint64_t steps)
+{
+    u128 power = 1, base = (u128)POINT_HI << 64 | POINT_LO;
+    for (; steps; steps >>= 1) {
+        if (steps & 1)
+            power = mul_mod(power, base);
+        base = mul_mod(base, base);
+    }
+    u128 gone = mul_mod(load(before), power);
+    return store(add_mod(load(last), gone ? P127 - gone : 0));
+}
