@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <twin/trace.h>
 
+#pragma GCC visibility push(default)
+
 enum tw_agent_level { TW_LEVEL_STEPS = 0, TW_LEVEL_TENSORS = 1, TW_LEVEL_MODULES = 2, TW_LEVEL_OPS = 3 };
 
 int tw_agent_abi(void);        /* version of this interface: 1 */
@@ -41,11 +43,11 @@ struct tw_agent_item {
     uint16_t dtype, ndim;    /* enum twin_dtype */
     uint64_t link;           /* out: the record's link */
 };
-enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2 };
+enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2 }; /* SKETCH counts only in steps that tw_agent_sketch_every asks for */
 /* Digests and records n tensors on the calling thread. Time spent is added to the observer's account. Returns n, or 0 when off.
  * consumed/consumed_count: links stored with every item (may be NULL/0). */
 size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count);
-/* Records opaque bytes (generator states, file digests). Returns the link. */
+/* Records opaque bytes (generator states, file digests). flags: as in tw_agent_item. Returns the link. */
 uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_t flags);
 uint64_t tw_agent_now_ns(void);
 void tw_agent_add_observer_ns(uint64_t ns);
@@ -56,5 +58,7 @@ void tw_agent_flush(void);
 void tw_agent_close(void);
 /* Digest of bytes without recording them: to see whether a state changed. Returns a ^ rotl(b). */
 uint64_t tw_agent_quick_digest(const void *data, size_t bytes);
+
+#pragma GCC visibility pop
 
 #endif

@@ -6,7 +6,7 @@
  *
  *     twin_open();
  *     for (step...) {
- *         twin_record("batch", TWIN_F32, 2, (int64_t[]){B, D}, NULL, x, 0);
+ *         twin_record("batch:x", TWIN_F32, 2, (int64_t[]){B, D}, NULL, x, 0);
  *         ...
  *         twin_step();
  *     }
@@ -23,6 +23,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* Optional: opens the trace now rather than at the first record. Returns 1 when recording, 0 when off. */
 int twin_open(void);
@@ -31,18 +32,29 @@ int twin_on(void);
 /* Records one tensor under its name in the current scope of this thread. dtype: enum twin_dtype; shape [ndim] in
  * elements; strides [ndim] in elements or NULL for contiguous row-major; global_offset: index of the first element in
  * the global tensor when this is a shard, else 0. Kind "value" unless the name starts with a known kind and a colon:
- * "batch:", "weight:", "gradient:", "activation:", "loss:", "state:", "moment:", "indices:" (phase follows from it). */
+ * "batch:", "indices:", "init:" (a weight before training), "activation:", "loss:", "local gradient:" (one thread's or
+ * rank's, before it is summed), "gradient:" (as the optimizer consumes it), "weight:", "moment:", "hyper:", "state:" (of a
+ * generator). The phase follows from it; the prefix is not part of the name. */
 void twin_record(const char *name, enum twin_dtype dtype, uint32_t ndim, const int64_t *shape, const int64_t *strides,
                  const void *data, uint64_t global_offset);
+/* As twin_record, which is a macro over it: the call's place ("file:line", function; static strings) is kept with the record. */
+void twin_record_at(const char *file_line, const char *func, const char *name, enum twin_dtype dtype, uint32_t ndim,
+                    const int64_t *shape, const int64_t *strides, const void *data, uint64_t global_offset);
 /* Ends the current step (one optimizer step). Call it from one thread, when no other thread records for this step. */
 void twin_step(void);
 /* Scopes nest per thread (at most 64 deep, deeper ones are counted, not named): records inside carry "outer/inner". */
 void twin_scope_push(const char *name);
 void twin_scope_pop(void);
-/* Names this thread's role ("worker 0"), so that records of equal name from several threads stay apart. NULL = main. */
+/* Names this thread's role ("worker 0"), so that records of equal name from several threads stay apart; their order among other
+ * threads' records is then taken to mean nothing. NULL = main. */
 void twin_thread_role(const char *role);
 /* Writes everything out. Also done at exit. Later records reopen nothing: they are ignored. */
 void twin_close(void);
+
+#pragma GCC visibility pop
+#define TWIN_TEXT_(x) #x
+#define TWIN_TEXT(x) TWIN_TEXT_(x)
+#define twin_record(...) twin_record_at(__FILE__ ":" TWIN_TEXT(__LINE__), __func__, __VA_ARGS__)
 
 #ifdef __cplusplus
 }

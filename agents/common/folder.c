@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's lines in the run folder: `processes`, `faults`, `progress` (docs/format/run-folder.md).
+ * The progress file is written with pwrite and never mapped: a store to a mapping raises SIGBUS, and kills the job, when the
+ * disk is full or the file shrinks.
+ */
+#include "state.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "src/base/base.h"
+
+#define LINE_BYTES 4000
+#define SLOTS 64
+#define UPDATE_NS 10000000u
+
+struct slot {
+    uint32_t pid;
+    int32_t rank;
+    uint64_t steps, records, dropped, observer_ns;
+    uint32_t state, kind;
+    uint8_t reserved[16];
+};
+_Static_assert(sizeof(struct slot) == 64, "docs/format/run-folder.md says 64 bytes");
+
+static char argv_line[LINE_BYTES];
+static int claimed = -1;
+static _Atomic uint64_t last_update_ns;
+
+static int open_entry(const char *name, int flags)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", tw_agent_config.run_dir, name);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return -1;
+    return open(path, flags | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0666);
+}
+
+static bool append_line(const char *name, const char *line, size_t bytes)
+{
+    int fd = open_entry(name, O_WRONLY | O_APPEND | O_CREAT);
+    if (fd < 0)
+        return false;
+    /* One write: lines of concurrent processes never mix. A short one (disk full) is not repaired. */
+    ssize_t n = write(fd, line, bytes);
+    close(fd);
+    return n == (ssize_t)bytes;
+}
+
+void tw_folder_init(int argc, char **argv)
+{
+    size_t used = 0;
+    for (int i = 0; i < argc && argv && argv[i]; i++) {
+        if (i && used < sizeof argv_line - 1)
+            argv_line[used++] = ' ';
+        for (const char *p = argv[i]; *p && used < sizeof argv_line - 1; p++)
+            argv_line[used++] = (unsigned char)*p < 0x20 || *p == 0x7F ? '?' : *p;
+    }
+    argv_line[used] = '\0';
+}
+
+bool tw_folder_announce(int kind)
+{
+    char line[LINE_BYTES];
+    int n = snprintf(line, sizeof line, "%ld %ld %llu %s %s", (long)getpid(), (long)getppid(),
+                     (unsigned long long)tw_monotonic_ns(), kind == 2 ? "python" : "native", argv_line);
+    if (n < 0)
+        return false;
+    size_t bytes = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
+    line[bytes++] = '\n';
+    return append_line("processes", line, bytes);
+}
+
+void tw_folder_fault(const char *what, const char *why)
+{
+    char line[LINE_BYTES];
+    int n = snprintf(line, sizeof line, "%ld %s: %s", (long)getpid(), what, why);
+    if (n < 0)
+        return;
+    size_t bytes = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)line[i] < 0x20)
+            line[i] = '?';
+    line[bytes++] = '\n';
+    append_line("faults", line, bytes);
+}
+
+static void fill_slot(struct slot *s, enum tw_progress_state state)
+{
+    static atomic_bool told;
+    struct twin_writer_counts c = {0};
+    if (tw_agent_writer)
+        c = twin_writer_counts(tw_agent_writer);
+    if (c.failed_errno) {
+        state = TW_PROGRESS_OFF;
+        if (!atomic_exchange(&told, true))
+            tw_folder_fault("the trace ends early", strerror(c.failed_errno));
+    }
+    *s = (struct slot){.pid = (uint32_t)getpid(), .rank = tw_agent_config.rank, .records = c.records, .dropped = c.dropped,
+                       .observer_ns = c.observer_ns, .state = (uint32_t)state, .kind = (uint32_t)tw_agent_config.kind};
+    if (tw_agent_writer)
+        s->steps = twin_writer_step(tw_agent_writer);
+}
+
+/* A free slot; when there is none, one whose process has ended. -1: reported nowhere, the trace is unaffected. */
+static int choose_slot(const struct slot slots[SLOTS])
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (slots[i].pid == 0)
+            return i;
+    for (int i = 0; i < SLOTS; i++)
+        if (slots[i].state >= TW_PROGRESS_CLOSED)
+            return i;
+    return -1;
+}
+
+void tw_progress_claim(void)
+{
+    struct slot slots[SLOTS] = {{0}};
+    int fd = open_entry("progress", O_RDWR | O_CREAT);
+    if (fd < 0)
+        return;
+    /* The lock keeps two processes from taking one slot. Whoever cannot get it within 50 ms goes without one. */
+    int locked = -1;
+    for (int i = 0; i < 50 && (locked = flock(fd, LOCK_EX | LOCK_NB)) != 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (locked == 0 && tw_pread_all(fd, slots, sizeof slots, 0) >= 0) {
+        int i = choose_slot(slots);
+        struct slot mine;
+        struct stat st;
+        fill_slot(&mine, TW_PROGRESS_RECORDING);
+        /* Readers may count on the full size. */
+        if (fstat(fd, &st) == 0 && st.st_size < (off_t)sizeof slots && ftruncate(fd, sizeof slots) != 0)
+            i = -1;
+        if (i >= 0 && pwrite(fd, &mine, sizeof mine, (off_t)(sizeof mine) * i) == (ssize_t)sizeof mine)
+            claimed = i;
+    }
+    close(fd); /* gives the lock back */
+}
+
+void tw_progress_forget(void)
+{
+    claimed = -1;
+}
+
+void tw_progress_update(enum tw_progress_state state, bool now)
+{
+    if (claimed < 0)
+        return;
+    uint64_t t = tw_monotonic_ns();
+    if (!now && t - atomic_load_explicit(&last_update_ns, memory_order_relaxed) < UPDATE_NS)
+        return;
+    atomic_store_explicit(&last_update_ns, t, memory_order_relaxed);
+    int fd = open_entry("progress", O_WRONLY);
+    if (fd < 0)
+        return;
+    struct slot mine;
+    fill_slot(&mine, state);
+    ssize_t n = pwrite(fd, &mine, sizeof mine, (off_t)(sizeof mine) * claimed);
+    (void)n; /* the next update tries again */
+    close(fd);
+}

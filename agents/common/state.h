@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_AGENT_STATE_H
+#define TW_AGENT_STATE_H
+/*
+ * What the agent's own files share: the state machine of the process, the configuration, the guard around every entry.
+ *
+ *     OFF     no TWINRUN_RUN_DIR, or recording could not be set up: every call is one load and a branch
+ *     READY   armed, no file yet (also a forked child before its first record)
+ *     OPEN    the writer exists
+ *     DONE    closed, or stopped after TWINRUN_STEPS: nothing is recorded any more
+ *
+ * The state only moves under `lock` (agent.c), except into OFF. The writer is never freed while threads may use it.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <twin/trace.h>
+#include "agent.h"
+
+enum tw_agent_state { TW_STATE_OFF, TW_STATE_READY, TW_STATE_OPEN, TW_STATE_DONE };
+
+enum tw_progress_state { TW_PROGRESS_RECORDING = 1, TW_PROGRESS_CLOSED = 2, TW_PROGRESS_OFF = 3 };
+
+#define TW_ROLE_BYTES 64
+
+struct tw_agent_config {
+    char run_dir[PATH_MAX];
+    uint8_t run_id[16];
+    int level;                    /* enum tw_agent_level */
+    bool window;
+    uint32_t window_first, window_last;
+    uint32_t max_steps;           /* 0 = no limit */
+    uint32_t sketch_every;        /* 0 = never */
+    bool lossless;
+    int32_t rank, world;
+    char role[TW_ROLE_BYTES];
+    int kind;                     /* 1 native, 2 python */
+};
+
+extern _Atomic int tw_agent_state;            /* enum tw_agent_state */
+extern struct tw_agent_config tw_agent_config;
+extern struct twin_writer *tw_agent_writer;   /* valid when OPEN or DONE */
+/* 1 in the process that opened the writer; the kernel wipes the page in every child that does not share our memory, so
+ * that a child made behind the back of pthread_atfork (raw clone) can never write into its parent's trace. */
+extern _Atomic uint32_t *tw_agent_mine;
+/* How deep this thread is inside the agent: a signal handler or an allocator hook that comes back in is turned away. */
+extern __thread int tw_agent_inside __attribute__((tls_model("initial-exec")));
+
+/* Around every entry: keeps errno, keeps pthread_cancel from unwinding us with a lock held, turns re-entry away. */
+struct tw_guard { int saved_errno, cancel_state; };
+
+static inline bool tw_guard_enter(struct tw_guard *g)
+{
+    if (tw_agent_inside)
+        return false;
+    tw_agent_inside = 1;
+    g->saved_errno = errno;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &g->cancel_state);
+    return true;
+}
+
+static inline void tw_guard_leave(const struct tw_guard *g)
+{
+    int unused;
+    pthread_setcancelstate(g->cancel_state, &unused);
+    errno = g->saved_errno;
+    tw_agent_inside = 0;
+}
+
+/* The writer, opened when this is the first use; NULL when nothing is to be recorded. Inside a guard only. */
+struct twin_writer *tw_agent_open_slow(void);
+static inline struct twin_writer *tw_agent_open(void)
+{
+    if (atomic_load_explicit(&tw_agent_state, memory_order_acquire) == TW_STATE_OPEN &&
+        atomic_load_explicit(tw_agent_mine, memory_order_relaxed))
+        return tw_agent_writer;
+    return tw_agent_open_slow();
+}
+
+/* Reads TWINRUN_*; false when this process is not to be watched. (config.c) */
+bool tw_config_read(struct tw_agent_config *c);
+/* Rank and world from the variables that launchers set; 0 and 1 when there are none. */
+void tw_config_rank(int32_t *rank, int32_t *world);
+
+/* The run folder (folder.c). Each opens, writes once and closes: no descriptor of ours stays open in the job, which might
+ * close or reuse it. All are best effort and fail in silence. */
+void tw_folder_init(int argc, char **argv);               /* keeps the argv line */
+bool tw_folder_announce(int kind);                        /* appends to `processes` */
+void tw_folder_fault(const char *what, const char *why);  /* appends to `faults`: why the agent went off */
+void tw_progress_claim(void);                             /* takes a slot */
+void tw_progress_forget(void);                            /* in a forked child: the slot is the parent's */
+void tw_progress_update(enum tw_progress_state state, bool now); /* now false: at most once in 10 ms */
+
+/* Before the process image goes away without destructors: `_exit`, quick_exit (close true), exec (false: only sealed).
+ * Does nothing in a vfork child, in a child that records nothing, and when the calling thread is inside the agent. */
+void tw_agent_seal(bool close);
+/* Looks up the functions that agents/libc wraps. */
+void tw_ending_resolve(void);
+/* The Python bootstrap (agents/python): asks a CPython in this process to call us back; nothing when there is none. */
+void tw_python_watch(void);
+#endif

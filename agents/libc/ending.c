@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ways for a process image to end without destructors: _exit, _Exit and the exec family. Each seals what was recorded, then
+ * does exactly what the original does. (quick_exit: a handler, see agent.c. abort and fatal signals are left alone: what was
+ * sealed survives. posix_spawn, system and popen execute in a child of their own, which has recorded nothing.)
+ *
+ * The originals are looked up at the start of an armed process, since _exit may come from a signal handler; a process without
+ * twinrun pays nothing before its first call.
+ * After vfork the child runs on its parent's memory; tw_agent_seal sees the other pid and touches nothing.
+ */
+#include <alloca.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "agents/common/state.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+extern char **environ;
+
+/* Prototypes of our own: <unistd.h> and <stdlib.h> declare them with attributes that differ between versions. */
+EXPORT void _exit(int status);
+EXPORT void _Exit(int status);
+
+enum function { EXIT, EXIT_ISO, EXECVE, EXECVPE, FEXECVE, FUNCTIONS };
+static const char *const names[FUNCTIONS] = {"_exit", "_Exit", "execve", "execvpe", "fexecve"};
+static void *_Atomic found[FUNCTIONS];
+
+static void *original(enum function f)
+{
+    void *p = atomic_load_explicit(&found[f], memory_order_relaxed);
+    if (!p) {
+        int saved_errno = errno;
+        p = dlsym(RTLD_NEXT, names[f]);
+        errno = saved_errno;
+        atomic_store_explicit(&found[f], p, memory_order_relaxed);
+    }
+    return p;
+}
+
+void tw_ending_resolve(void)
+{
+    for (int f = 0; f < FUNCTIONS; f++)
+        original((enum function)f);
+}
+
+static _Noreturn void end(enum function f, int status)
+{
+    tw_agent_seal(true);
+    void (*next)(int) = (void (*)(int))original(f);
+    if (next)
+        next(status);
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+
+void _exit(int status)
+{
+    end(EXIT, status);
+}
+
+void _Exit(int status)
+{
+    end(EXIT_ISO, status);
+}
+
+/* Also used when libc has no such function: the closest system call. */
+static int replace(enum function f, const char *file, char *const argv[], char *const envp[])
+{
+    tw_agent_seal(false);
+    int (*next)(const char *, char *const[], char *const[]) = (int (*)(const char *, char *const[], char *const[]))original(f);
+    return next ? next(file, argv, envp) : (int)syscall(SYS_execve, file, argv, envp);
+}
+
+EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+    return replace(EXECVE, path, argv, envp);
+}
+
+EXPORT int execv(const char *path, char *const argv[])
+{
+    return replace(EXECVE, path, argv, environ);
+}
+
+EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+    return replace(EXECVPE, file, argv, envp);
+}
+
+EXPORT int execvp(const char *file, char *const argv[])
+{
+    return replace(EXECVPE, file, argv, environ);
+}
+
+EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+{
+    tw_agent_seal(false);
+    int (*next)(int, char *const[], char *const[]) = (int (*)(int, char *const[], char *const[]))original(FEXECVE);
+    if (next)
+        return next(fd, argv, envp);
+    errno = ENOSYS;
+    return -1;
+}
+
+/* The variadic three: the list becomes an array on the stack, as in libc. */
+static size_t list_length(va_list ap)
+{
+    size_t n = 1;
+    while (va_arg(ap, char *))
+        n++;
+    return n;
+}
+
+#define LIST_TO_ARRAY(argv, arg, ap)                                                                                                  \
+    do {                                                                                                                              \
+        va_list count_;                                                                                                               \
+        va_start(ap, arg);                                                                                                            \
+        va_copy(count_, ap);                                                                                                          \
+        size_t n_ = list_length(count_);                                                                                               \
+        va_end(count_);                                                                                                               \
+        argv = alloca((n_ + 1) * sizeof *argv);                                                                                       \
+        argv[0] = (char *)(uintptr_t)arg;                                                                                             \
+        for (size_t i_ = 1; i_ <= n_; i_++)                                                                                           \
+            argv[i_] = va_arg(ap, char *);                                                                                            \
+    } while (0)
+
+EXPORT int execl(const char *path, const char *arg, ...)
+{
+    va_list ap;
+    char **argv;
+    LIST_TO_ARRAY(argv, arg, ap);
+    va_end(ap);
+    return replace(EXECVE, path, argv, environ);
+}
+
+EXPORT int execlp(const char *file, const char *arg, ...)
+{
+    va_list ap;
+    char **argv;
+    LIST_TO_ARRAY(argv, arg, ap);
+    va_end(ap);
+    return replace(EXECVPE, file, argv, environ);
+}
+
+EXPORT int execle(const char *path, const char *arg, ...)
+{
+    va_list ap;
+    char **argv;
+    LIST_TO_ARRAY(argv, arg, ap);
+    char *const *envp = va_arg(ap, char *const *);
+    va_end(ap);
+    return replace(EXECVE, path, argv, envp);
+}

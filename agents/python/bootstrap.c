@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way into a Python that does not read PYTHONPATH (-I, -E) or runs no sitecustomize (-S).
+ *
+ * CPython 3.8 and later has audit hooks (PEP 578), and PySys_AddAuditHook may be called before the interpreter exists. Our
+ * constructor does that when this process has such a Python (a weak reference: the program itself or a libpython it is linked
+ * with). CPython then calls us with "cpython.run_command", "run_file", "run_module" or "run_stdin" right before the user's
+ * code, in every start mode, with the GIL held and no error set: there we run <TWINRUN_PYTHON_DIR>/twinrun/_agent/boot.py and
+ * its arm(). A program that embeds Python raises none of these: there the import of a library we hook is the moment.
+ *
+ * Nothing is left in __main__, no traceback is printed, SystemExit does not end the job; a failure goes to `faults`.
+ * boot.py's arm() is idempotent: sitecustomize calls it too, earlier, where it can.
+ */
+#include "agents/common/state.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "src/base/base.h"
+
+/* The few functions we need of CPython's C API, unchanged from 3.8 to 3.14; absent in other processes. */
+typedef struct _object PyObject;
+#define WEAK extern __attribute__((weak, visibility("default")))
+WEAK int PySys_AddAuditHook(int (*hook)(const char *, PyObject *, void *), void *user);
+WEAK int Py_IsInitialized(void);
+WEAK PyObject *Py_CompileString(const char *text, const char *filename, int start);
+WEAK PyObject *PyImport_ExecCodeModuleEx(const char *name, PyObject *code, const char *path);
+WEAK PyObject *PyImport_GetModule(PyObject *name);
+WEAK PyObject *PyObject_CallMethod(PyObject *o, const char *name, const char *format, ...);
+WEAK PyObject *PyTuple_GetItem(PyObject *t, ssize_t i);
+WEAK PyObject *PyUnicode_FromString(const char *s);
+WEAK PyObject *PyObject_Str(PyObject *o);
+WEAK const char *PyUnicode_AsUTF8(PyObject *s);
+WEAK PyObject *PyErr_Occurred(void);
+WEAK int PyErr_GivenExceptionMatches(PyObject *error, PyObject *type);
+WEAK void PyErr_Fetch(PyObject **type, PyObject **value, PyObject **trace);
+WEAK void PyErr_Restore(PyObject *type, PyObject *value, PyObject *trace);
+WEAK void PyErr_Clear(void);
+WEAK void PyErr_SetInterrupt(void);
+WEAK void Py_IncRef(PyObject *o);
+WEAK void Py_DecRef(PyObject *o);
+extern PyObject *PyExc_KeyboardInterrupt __attribute__((weak, visibility("default")));
+
+#define PY_FILE_INPUT 257
+#define MODULE "twinrun._agent.boot"
+#define BOOT_CAP ((size_t)4 << 20)
+
+static char boot_path[PATH_MAX];
+static atomic_bool armed;
+
+static bool have_api(void)
+{
+    return PySys_AddAuditHook && Py_IsInitialized && Py_CompileString && PyImport_ExecCodeModuleEx && PyImport_GetModule &&
+           PyObject_CallMethod && PyTuple_GetItem && PyUnicode_FromString && PyObject_Str &&
+           PyUnicode_AsUTF8 && PyErr_Occurred && PyErr_GivenExceptionMatches && PyErr_Fetch && PyErr_Restore && PyErr_Clear &&
+           PyErr_SetInterrupt && Py_IncRef && Py_DecRef && &PyExc_KeyboardInterrupt;
+}
+
+/* Takes the current Python error away and writes it down. A Ctrl-C that fell into our code is raised again in the user's. */
+static void give_up(const char *what)
+{
+    PyObject *type = NULL, *value = NULL, *trace = NULL;
+    PyErr_Fetch(&type, &value, &trace);
+    if (type && PyExc_KeyboardInterrupt && PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) {
+        PyErr_SetInterrupt();
+    } else {
+        PyObject *text = type ? PyObject_Str(value ? value : type) : NULL, *name = type ? PyObject_Str(type) : NULL;
+        const char *t = text ? PyUnicode_AsUTF8(text) : NULL, *n = name ? PyUnicode_AsUTF8(name) : NULL;
+        char why[512];
+        snprintf(why, sizeof why, "%s: %s", n ? n : "unknown error", t ? t : "");
+        PyErr_Clear();
+        tw_folder_fault(what, why);
+        if (text)
+            Py_DecRef(text);
+        if (name)
+            Py_DecRef(name);
+    }
+    if (type)
+        Py_DecRef(type);
+    if (value)
+        Py_DecRef(value);
+    if (trace)
+        Py_DecRef(trace);
+}
+
+/* The boot module: the one sitecustomize has loaded, else made from its file. The importer is not asked: it would need our
+ * folder in sys.path. New reference, or NULL with an error set. */
+static PyObject *boot_module(void)
+{
+    PyObject *name = PyUnicode_FromString(MODULE);
+    PyObject *module = name ? PyImport_GetModule(name) : NULL;
+    if (name)
+        Py_DecRef(name);
+    if (module || PyErr_Occurred())
+        return module;
+    char *text = NULL;
+    size_t bytes;
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_read_file(boot_path, BOOT_CAP, &text, &bytes, &err) != 0) {
+        tw_folder_fault("the Python half is off", err.message);
+        return NULL;
+    }
+    PyObject *code = Py_CompileString(text, boot_path, PY_FILE_INPUT);
+    tw_free(text);
+    if (code) {
+        module = PyImport_ExecCodeModuleEx(MODULE, code, boot_path);
+        Py_DecRef(code);
+    }
+    return module;
+}
+
+static void arm(void)
+{
+    PyObject *type, *value, *trace;
+    if (atomic_exchange(&armed, true))
+        return;
+    int saved_errno = errno;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *module = boot_module();
+    PyObject *done = module ? PyObject_CallMethod(module, "arm", NULL) : NULL;
+    if (PyErr_Occurred())
+        give_up("the Python half is off");
+    if (done)
+        Py_DecRef(done);
+    if (module)
+        Py_DecRef(module);
+    PyErr_Restore(type, value, trace);
+    errno = saved_errno;
+}
+
+/* Called by CPython for every audit event; never says no. */
+static int on_audit(const char *event, PyObject *args, void *user)
+{
+    static const char *const hooked[] = {"torch", "numpy"};
+    (void)user;
+    if (atomic_load_explicit(&armed, memory_order_relaxed) || !Py_IsInitialized())
+        return 0;
+    if (strncmp(event, "cpython.run_", 12) == 0) {
+        arm();
+    } else if (strcmp(event, "import") == 0) {
+        /* Anybody can raise an event of this name with other arguments: then there is an error to clear. */
+        PyObject *module = PyTuple_GetItem(args, 0);
+        const char *name = module ? PyUnicode_AsUTF8(module) : NULL;
+        if (!name)
+            PyErr_Clear();
+        for (size_t i = 0; name && i < sizeof hooked / sizeof hooked[0]; i++)
+            if (strcmp(name, hooked[i]) == 0)
+                arm();
+    }
+    return 0;
+}
+
+void tw_python_watch(void)
+{
+    const char *dir = have_api() ? getenv("TWINRUN_PYTHON_DIR") : NULL;
+    if (!dir || dir[0] != '/')
+        return;
+    int n = snprintf(boot_path, sizeof boot_path, "%s/twinrun/_agent/boot.py", dir);
+    if (n > 0 && (size_t)n < sizeof boot_path)
+        PySys_AddAuditHook(on_audit, NULL);
+}
