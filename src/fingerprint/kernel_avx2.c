@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AVX2 with FMA and F16C (every AVX2 processor of Intel and AMD has both). */
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "mixer.h"
+#include "kernels.h"
+
+#define AHEAD 4096 /* bytes that the digest prefetches ahead */
+
+static inline __m256i multiply_halves(__m256i x, __m256i swapped, uint32_t low, uint32_t high)
+{
+    return _mm256_xor_si256(_mm256_mul_epu32(x, _mm256_set1_epi64x(low)),
+                            _mm256_mul_epu32(swapped, _mm256_set1_epi64x(high)));
+}
+
+#define SWAP(x) _mm256_shuffle_epi32(x, 0xB1)
+
+static inline uint64_t total(__m256i v)
+{
+    uint64_t t[4];
+    _mm256_storeu_si256((__m256i *)t, v);
+    return t[0] + t[1] + t[2] + t[3];
+}
+
+static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum)
+{
+    uint64_t k = tw_block_key(first), sa = sum->a, sb = sum->b;
+    if (blocks >= 4) {
+        __m256i a = _mm256_setzero_si256(), b = a;
+        /* The order in which unpack leaves the words of four blocks: 0 2 1 3. */
+        __m256i key = _mm256_add_epi64(
+            _mm256_set1_epi64x((long long)k),
+            _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP, (long long)(3 * TW_KEY_STEP)));
+        const __m256i step = _mm256_set1_epi64x((long long)(4 * TW_KEY_STEP));
+        size_t quads = blocks / 4;
+        blocks %= 4;
+        k += 4 * quads * TW_KEY_STEP;
+        for (; quads; quads--, p += 64) {
+            __m256i v = _mm256_loadu_si256((const __m256i *)p), w = _mm256_loadu_si256((const __m256i *)(p + 32));
+            _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
+            __m256i x = _mm256_add_epi64(_mm256_unpacklo_epi64(v, w), key), s;
+            __m256i y = _mm256_xor_si256(_mm256_unpackhi_epi64(v, w), key);
+            key = _mm256_add_epi64(key, step);
+            s = SWAP(y);
+            x = _mm256_add_epi64(x, multiply_halves(s, y, TW_M0, TW_M1));
+            y = s;
+            s = SWAP(x);
+            y = _mm256_xor_si256(y, multiply_halves(s, x, TW_M2, TW_M3));
+            x = s;
+            s = SWAP(y);
+            x = _mm256_add_epi64(x, multiply_halves(s, y, TW_M4, TW_M5));
+            y = s;
+            s = SWAP(x);
+            y = _mm256_xor_si256(y, multiply_halves(s, x, TW_M6, TW_M7));
+            a = _mm256_add_epi64(a, s);
+            b = _mm256_add_epi64(b, y);
+        }
+        sa += total(a);
+        sb += total(b);
+    }
+    for (; blocks; blocks--, p += 16, k += TW_KEY_STEP) {
+        uint64_t w0, w1;
+        __builtin_memcpy(&w0, p, 8);
+        __builtin_memcpy(&w1, p + 8, 8);
+        tw_mix_block(w0, w1, k, &sa, &sb);
+    }
+    sum->a = sa;
+    sum->b = sb;
+}
+
+typedef __m256d vd;
+typedef __m256 vf;
+typedef __m256i vz; /* minus the count, in 32-bit or 64-bit elements: their sum as 32-bit ones fits either */
+#define D 4
+#define F 8
+#define GD (TW_LANES / D)
+#define GF (TW_LANES / F)
+#define vd_load _mm256_loadu_pd
+#define vd_store _mm256_storeu_pd
+#define vd_add _mm256_add_pd
+#define vd_mul _mm256_mul_pd
+#define vd_set _mm256_set1_pd
+#define vd_min _mm256_min_pd
+#define vd_max _mm256_max_pd
+#define vf_set _mm256_set1_ps
+#define vf_min _mm256_min_ps
+#define vf_max _mm256_max_ps
+#define vz_none _mm256_setzero_si256
+
+static inline vd vd_square_add(vd acc, vd x)
+{
+    return _mm256_fmadd_pd(x, x, acc);
+}
+
+/* Sign masks of four elements, by the four bits. */
+#define SIGN(bit) ((uint64_t)(bit) << 63)
+#define SIGNS(n) {SIGN((n)&1), SIGN((n) >> 1 & 1), SIGN((n) >> 2 & 1), SIGN((n) >> 3 & 1)}
+static const _Alignas(32) uint64_t sign_masks[16][4] = {
+    SIGNS(0), SIGNS(1), SIGNS(2),  SIGNS(3),  SIGNS(4),  SIGNS(5),  SIGNS(6),  SIGNS(7),
+    SIGNS(8), SIGNS(9), SIGNS(10), SIGNS(11), SIGNS(12), SIGNS(13), SIGNS(14), SIGNS(15),
+};
+
+static inline vd vd_signed(vd x, uint32_t bits, int group)
+{
+    return _mm256_xor_pd(x, _mm256_load_pd((const double *)sign_masks[bits >> 4 * group & 15]));
+}
+
+static inline vz vf_zeros(vz count, vf x)
+{
+    return _mm256_sub_epi32(count, _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ)));
+}
+
+static inline vz vd_zeros(vz count, vd x) /* counts in both halves of the 64-bit elements */
+{
+    return _mm256_sub_epi64(count, _mm256_castpd_si256(_mm256_cmp_pd(x, _mm256_setzero_pd(), _CMP_EQ_OQ)));
+}
+
+static inline uint64_t vz_total(vz count)
+{
+    uint32_t c[8];
+    uint64_t t = 0;
+    _mm256_storeu_si256((__m256i *)c, count);
+    for (int j = 0; j < 8; j++)
+        t += c[j];
+    return t;
+}
+
+static inline float vf_lowest(vf v)
+{
+    __m128 m = _mm_min_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_min_ss(m, _mm_shuffle_ps(m, m, 1)));
+}
+
+static inline float vf_highest(vf v)
+{
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
+}
+
+static inline double vd_lowest(vd v)
+{
+    __m128d m = _mm_min_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(_mm_min_sd(m, _mm_unpackhi_pd(m, m)));
+}
+
+static inline double vd_highest(vd v)
+{
+    __m128d m = _mm_max_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(_mm_max_sd(m, _mm_unpackhi_pd(m, m)));
+}
+
+static inline void widen(const vf x[GF], vd d[GD])
+{
+    for (int g = 0; g < GF; g++) {
+        d[2 * g] = _mm256_cvtps_pd(_mm256_castps256_ps128(x[g]));
+        d[2 * g + 1] = _mm256_cvtps_pd(_mm256_extractf128_ps(x[g], 1));
+    }
+}
+
+static inline void load_f16(const unsigned char *p, vf x[GF], vd d[GD])
+{
+    for (int g = 0; g < GF; g++)
+        x[g] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * g)));
+    widen(x, d);
+}
+
+static inline void load_bf16(const unsigned char *p, vf x[GF], vd d[GD])
+{
+    for (int g = 0; g < GF; g++)
+        x[g] = _mm256_castsi256_ps(_mm256_slli_epi32(
+            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 16 * g))), 16));
+    widen(x, d);
+}
+
+static inline void load_f32(const unsigned char *p, vf x[GF], vd d[GD])
+{
+    for (int g = 0; g < GF; g++)
+        x[g] = _mm256_loadu_ps((const float *)(p + 32 * g));
+    for (int g = 0; g < GD; g++)
+        d[g] = _mm256_cvtps_pd(_mm_loadu_ps((const float *)(p + 16 * g)));
+}
+
+static inline void load_f64(const unsigned char *p, vf *none, vd d[GD])
+{
+    (void)none;
+    for (int g = 0; g < GD; g++)
+        d[g] = _mm256_loadu_pd((const double *)(p + 32 * g));
+}
+
+#include "vector.h"
+
+VECTOR_KERNELS(avx2);
