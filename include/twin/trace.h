@@ -149,10 +149,11 @@ struct twin_trace_info {
     uint64_t start_monotonic_ns;
     bool closed;                 /* an end block was found: the process ended in an orderly way */
     uint64_t blocks, file_bytes, tail_bytes;  /* tail: bytes after the last good block (lost by a crash or damage) */
-    uint64_t records, dropped;   /* as of the last seal */
+    uint64_t records, dropped;   /* as of the last seal; records: dropped ones included */
     uint64_t steps;              /* number of finished steps: 0..steps-1 have value hashes */
     uint64_t observer_ns;        /* as of the last seal */
     uint64_t last_time_ns;       /* time of the last seal since start */
+    uint64_t lost;               /* calls that could not be recorded at all (see twin_writer_counts) */
 };
 
 /* Opens by pread (never mmap: a file that shrinks under us must not raise SIGBUS). Reads header, finds the last good
@@ -171,6 +172,7 @@ struct twin_step_hash {
     uint64_t order;                      /* hash over the sequence of keys: equal values, other order shows here */
     struct twin_value_hash phase[TWIN_PHASE_COUNT];
     struct twin_value_hash prefix;       /* over steps 0..step */
+    struct twin_value_hash order_prefix; /* the same over the steps' order hashes */
 };
 
 /* The hash of one finished step. TWIN_ENOENT when the step is not finished or lies in damaged bytes. */
@@ -178,9 +180,14 @@ int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_h
 
 /* First step s in [from, limit) whose value hash differs between a's step s and b's step s + shift, by binary search
  * over prefix hashes: O(log steps) block reads. *found false: none in the range both have.
- * *compared = number of steps compared. */
+ * *compared = number of steps compared. Where steps right before *step are unknown in one of them (twin_trace_step_hash
+ * gives TWIN_ENOENT: damaged bytes), the traces may have parted in those already.
+ * Errors: TWIN_EINVAL (shift), TWIN_EIO, TWIN_ENOENT (the step before `from` is unknown). */
 int twin_trace_first_difference(struct twin_trace *a, struct twin_trace *b, int64_t shift, uint32_t from, uint32_t limit,
                                 bool *found, uint32_t *step, uint64_t *compared, struct twin_error *err);
+/* The same for the order in which the main thread's role recorded: finds steps with equal values in another order. */
+int twin_trace_first_order_difference(struct twin_trace *a, struct twin_trace *b, int64_t shift, uint32_t from, uint32_t limit,
+                                      bool *found, uint32_t *step, uint64_t *compared, struct twin_error *err);
 
 struct twin_trace_record {
     uint32_t step, seq, occurrence, series, layout, thread, flags;

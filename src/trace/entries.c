@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Entries of a payload, decoded with every length checked; records of a range of steps; the walk over the whole file. */
+#include "reader.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tw_cursor tw_cursor_over(const struct twin_trace *t, const struct tw_block *b)
+{
+    return (struct tw_cursor){t->payload, t->payload + b->payload_bytes};
+}
+
+const char *tw_cursor_next(struct tw_cursor *c, struct tw_entry *e, bool *bad)
+{
+    size_t left = (size_t)(c->end - c->at);
+    if (left == 0)
+        return NULL;
+    if (left >= sizeof *e)
+        memcpy(e, c->at, sizeof *e);
+    if (left < sizeof *e || e->bytes < sizeof *e || e->bytes % 8 != 0 || e->bytes > left) {
+        *bad = true;
+        c->at = c->end;
+        return NULL;
+    }
+    const char *at = c->at;
+    c->at += e->bytes;
+    return at;
+}
+
+static bool take(const char **at, size_t *left, void *to, size_t n)
+{
+    if (*left < n)
+        return false;
+    memcpy(to, *at, n);
+    *at += n;
+    *left -= n;
+    return true;
+}
+
+static double absmax_of(double min, double max)
+{
+    return isnan(min) ? min : fmax(fabs(min), fabs(max));
+}
+
+bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trace_record *r)
+{
+    struct tw_record f;
+    size_t left = e->bytes;
+    if (!take(&at, &left, &f, sizeof f))
+        return false;
+    r->step = f.step;
+    r->seq = f.seq;
+    r->occurrence = f.occurrence;
+    r->series = f.series;
+    r->layout = f.layout;
+    r->thread = f.thread;
+    r->flags = e->flags;
+    r->time_ns = f.time_ns;
+    r->digest = (struct twin_digest){f.digest_a, f.digest_b};
+    r->global_offset = 0;
+    r->sketch.k = 0;
+    r->link_count = 0;
+    if (e->flags & TWIN_REC_STATS) {
+        struct tw_record_stats s;
+        if (!take(&at, &left, &s, sizeof s))
+            return false;
+        r->stats = (struct twin_stats){.count = s.count, .nan = s.nan, .pos_inf = s.pos_inf, .neg_inf = s.neg_inf,
+                                       .zeros = s.zeros, .min = s.min, .max = s.max, .absmax = absmax_of(s.min, s.max),
+                                       .sum = s.sum, .sumsq = s.sumsq};
+    } else {
+        r->stats = (struct twin_stats){0};
+    }
+    if (e->flags & TWIN_REC_OFFSET && !take(&at, &left, &r->global_offset, 8))
+        return false;
+    if (e->flags & TWIN_REC_SKETCH) {
+        struct tw_record_sketch s;
+        if (!take(&at, &left, &s, sizeof s) || s.k > TWIN_SKETCH_MAX || !take(&at, &left, r->sketch.bucket, 8 * (size_t)s.k))
+            return false;
+        r->sketch.k = s.k;
+        r->sketch.skipped = s.skipped;
+    }
+    if (e->flags & TWIN_REC_LINKS) {
+        struct tw_record_links l;
+        if (!take(&at, &left, &l, sizeof l) || l.count > TWIN_MAX_LINKS || !take(&at, &left, r->links, 8 * (size_t)l.count))
+            return false;
+        r->link_count = l.count;
+    }
+    return left == 0;
+}
+
+bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_hash *h)
+{
+    struct tw_step_end s;
+    size_t left = e->bytes;
+    if (!take(&at, &left, &s, TW_STEP_END_FIXED) || s.phase_mask >> TWIN_PHASE_COUNT)
+        return false;
+    *h = (struct twin_step_hash){.step = s.step, .records = s.records, .dropped = s.dropped, .order = s.order,
+                                 .prefix = {s.prefix_lo, s.prefix_hi},
+                                 .order_prefix = {s.order_prefix_lo, s.order_prefix_hi}};
+    for (int p = 0; p < TWIN_PHASE_COUNT; p++)
+        if (s.phase_mask >> p & 1 && !take(&at, &left, &h->phase[p], sizeof h->phase[p]))
+            return false;
+    return left == 0;
+}
+
+/* ---- records of some steps */
+
+struct collect {
+    uint32_t first, last;
+    size_t max, count, room;
+    struct twin_trace_record *records;
+};
+
+static int add_block(struct twin_trace *t, const struct tw_block *b, struct collect *c, struct twin_error *err)
+{
+    int look = tw_trace_payload(t, b, err);
+    if (look != TW_GOOD)
+        return look < 0 ? look : 0; /* damaged: its records are unknown */
+    struct tw_cursor at = tw_cursor_over(t, b);
+    struct tw_entry e;
+    struct tw_record head;
+    bool bad = false;
+    for (const char *p; (p = tw_cursor_next(&at, &e, &bad));) {
+        if (e.type != TW_ENTRY_RECORD || e.bytes < sizeof head)
+            continue;
+        memcpy(&head, p, sizeof head);
+        if (head.step < c->first || head.step > c->last)
+            continue;
+        if (c->count == c->max)
+            return twin_error_set(err, TWIN_ELIMIT, "%s: steps %u to %u hold more than %zu records: ask for fewer steps",
+                                  t->path, c->first, c->last, c->max);
+        if (c->count == c->room) {
+            size_t room = c->room ? c->room * 2 : 64;
+            struct twin_trace_record *grown = tw_reallocarray(c->records, room, sizeof *grown);
+            if (!grown)
+                return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for %zu records", t->path, room);
+            c->records = grown;
+            c->room = room;
+        }
+        if (tw_decode_record(p, &e, &c->records[c->count]))
+            c->count++;
+    }
+    return 0;
+}
+
+static int by_place(const void *x, const void *y)
+{
+    const struct twin_trace_record *a = x, *b = y;
+    uint64_t i = (uint64_t)a->step << 32 | a->seq, j = (uint64_t)b->step << 32 | b->seq;
+    return (i > j) - (i < j);
+}
+
+/* Headers of the blocks that touch steps first..last, nearest first, from the file's end or from a seek. */
+static int find_blocks(struct twin_trace *t, const struct collect *c, struct tw_buf *offsets, struct twin_error *err)
+{
+    struct tw_block b, next;
+    /* the block that holds the end of the step after last, if there is one, is the last that matters */
+    int look = (uint64_t)c->last < t->info.steps ? tw_trace_seek_step(t, c->last, &b, err) : TW_DAMAGED;
+    if (look == TW_DAMAGED)
+        look = tw_trace_last(t, TW_BLOCK_DATA, &b, err);
+    for (; look == TW_GOOD && b.last_step >= c->first; b = next) {
+        if (b.first_step <= c->last && tw_buf_append(offsets, &b.offset, sizeof b.offset) != 0)
+            return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for a list of blocks", t->path);
+        look = tw_trace_before(t, &b, TW_BLOCK_DATA, &next, err);
+    }
+    return look < 0 ? look : 0;
+}
+
+int twin_trace_read(struct twin_trace *t, uint32_t first, uint32_t last, size_t max_records,
+                    struct twin_trace_record **records, size_t *count, struct twin_error *err)
+{
+    struct collect c = {.first = first, .last = last, .max = max_records};
+    struct tw_buf offsets = {0};
+    *records = NULL;
+    *count = 0;
+    int rc = find_blocks(t, &c, &offsets, err);
+    for (size_t n = offsets.len / 8; rc == 0 && n > 0; n--) {
+        uint64_t offset;
+        struct tw_block b;
+        memcpy(&offset, offsets.data + (n - 1) * 8, sizeof offset);
+        int look = tw_trace_header(t, offset, &b, err);
+        rc = look == TW_GOOD ? add_block(t, &b, &c, err) : look;
+    }
+    tw_buf_free(&offsets);
+    if (rc != 0) {
+        tw_free(c.records);
+        return rc;
+    }
+    for (size_t i = 1; i < c.count; i++)
+        if (by_place(&c.records[i - 1], &c.records[i]) > 0) {
+            qsort(c.records, c.count, sizeof *c.records, by_place);
+            break;
+        }
+    *records = c.records;
+    *count = c.count;
+    return 0;
+}
+
+void twin_trace_records_free(struct twin_trace_record *records)
+{
+    tw_free(records);
+}
+
+int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record, twin_trace_step_fn *on_step, void *user,
+                    struct twin_error *err)
+{
+    struct tw_block b;
+    struct twin_trace_record r;
+    struct twin_step_hash h;
+    int look = tw_trace_scan_forward(t, sizeof t->header, &b, err);
+    for (; look == TW_GOOD; look = tw_trace_scan_forward(t, b.offset + tw_block_span(&b), &b, err)) {
+        if (b.type != TW_BLOCK_DATA)
+            continue;
+        look = tw_trace_payload(t, &b, err);
+        if (look < 0)
+            return look;
+        if (look == TW_DAMAGED)
+            continue; /* what it held is unknown */
+        struct tw_cursor at = tw_cursor_over(t, &b);
+        struct tw_entry e;
+        bool bad = false;
+        for (const char *p; (p = tw_cursor_next(&at, &e, &bad));) {
+            int rc = 0;
+            if (e.type == TW_ENTRY_RECORD && on_record && tw_decode_record(p, &e, &r))
+                rc = on_record(user, &r);
+            else if (e.type == TW_ENTRY_STEP_END && on_step && tw_decode_step(p, &e, &h))
+                rc = on_step(user, &h);
+            if (rc != 0)
+                return rc;
+        }
+    }
+    return look < 0 ? look : 0;
+}

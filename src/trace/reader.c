@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a trace and finds its blocks: by their pointers where these lead to good blocks, by scanning where they do not. */
+#include "reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SCAN_CHUNK (64u << 10)
+#define BAD_PAYLOADS 4096 /* good headers with bad payloads that are stepped over while looking for the last good block */
+
+int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset, struct twin_error *err)
+{
+    ssize_t got = tw_pread_all(t->fd, to, n, offset);
+    if (got < 0)
+        return twin_error_system(err, "%s: cannot read %zu bytes at %llu", t->path, n, (unsigned long long)offset);
+    t->bytes_read += (uint64_t)got;
+    return (int)got;
+}
+
+static bool pointer_ok(uint64_t to, uint64_t before)
+{
+    return to == 0 || (to >= sizeof(struct tw_file_header) && to < before && to % TW_BLOCK_ALIGN == 0);
+}
+
+static bool header_ok(const struct twin_trace *t, const struct tw_block *b, uint64_t offset)
+{
+    return b->magic == TW_BLOCK_MAGIC && b->offset == offset && b->crc == tw_crc32c(t->header.crc, b, offsetof(struct tw_block, crc)) &&
+           b->type >= TW_BLOCK_DATA && b->type <= TW_BLOCK_END && b->payload_bytes <= TW_PAYLOAD_MAX &&
+           b->payload_bytes % 8 == 0 && tw_block_span(b) <= t->size - offset && pointer_ok(b->previous, offset) &&
+           pointer_ok(b->last_data, offset) && pointer_ok(b->jump, offset) && pointer_ok(b->last_dict, offset) &&
+           b->steps <= UINT32_MAX;
+}
+
+int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b, struct twin_error *err)
+{
+    struct tw_block *cached = &t->cache[offset / TW_BLOCK_ALIGN % TW_HEADER_CACHE];
+    if (offset < sizeof(struct tw_file_header) || offset % TW_BLOCK_ALIGN != 0 || offset > t->size ||
+        t->size - offset < sizeof *b)
+        return TW_DAMAGED;
+    if (cached->magic && cached->offset == offset) {
+        *b = *cached;
+        return TW_GOOD;
+    }
+    int n = tw_trace_pread(t, b, sizeof *b, offset, err);
+    if (n < 0)
+        return n;
+    if (n < (int)sizeof *b || !header_ok(t, b, offset))
+        return TW_DAMAGED;
+    *cached = *b;
+    return TW_GOOD;
+}
+
+int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin_error *err)
+{
+    if (t->payload_offset == b->offset)
+        return TW_GOOD;
+    t->payload_offset = 0;
+    int n = tw_trace_pread(t, t->payload, b->payload_bytes, b->offset + sizeof *b, err);
+    if (n < 0)
+        return n;
+    if ((uint32_t)n != b->payload_bytes || tw_crc32c(t->header.crc, t->payload, b->payload_bytes) != b->payload_crc)
+        return TW_DAMAGED;
+    t->payload_offset = b->offset;
+    return TW_GOOD;
+}
+
+static int try_block(struct twin_trace *t, uint64_t offset, bool with_payload, unsigned *budget, struct tw_block *b,
+                     struct twin_error *err)
+{
+    int look = tw_trace_header(t, offset, b, err);
+    if (look != TW_GOOD || !with_payload)
+        return look;
+    look = tw_trace_payload(t, b, err);
+    if (look == TW_DAMAGED && (*budget)-- == 0)
+        return twin_error_set(err, TWIN_EFORMAT, "%s: too much damage: over %d blocks have a good header and bad contents",
+                              t->path, BAD_PAYLOADS);
+    return look;
+}
+
+int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, struct tw_block *b, struct twin_error *err)
+{
+    uint64_t chunk[SCAN_CHUNK / 8];
+    unsigned budget = BAD_PAYLOADS;
+    uint64_t end = from < t->size ? tw_align_block(from + 1) : tw_align_block(t->size);
+    while (end > sizeof(struct tw_file_header)) {
+        uint64_t start = end > SCAN_CHUNK ? end - SCAN_CHUNK : 0;
+        int n = tw_trace_pread(t, chunk, (size_t)(end - start), start, err);
+        if (n < 0)
+            return n;
+        for (uint64_t at = end; at > start;) {
+            at -= TW_BLOCK_ALIGN;
+            if (at - start + 8 > (uint64_t)n || chunk[(at - start) / 8] != TW_BLOCK_MAGIC)
+                continue;
+            int look = try_block(t, at, with_payload, &budget, b, err);
+            if (look != TW_DAMAGED)
+                return look;
+        }
+        end = start;
+    }
+    return TW_DAMAGED;
+}
+
+int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *b, struct twin_error *err)
+{
+    uint64_t chunk[SCAN_CHUNK / 8];
+    for (uint64_t start = tw_align_block(from); start < t->size; start += SCAN_CHUNK) {
+        int n = tw_trace_pread(t, chunk, sizeof chunk, start, err);
+        if (n < 0)
+            return n;
+        for (uint64_t at = 0; at + 8 <= (uint64_t)n; at += TW_BLOCK_ALIGN) {
+            int look = chunk[at / 8] == TW_BLOCK_MAGIC ? tw_trace_header(t, start + at, b, err) : TW_DAMAGED;
+            if (look != TW_DAMAGED)
+                return look;
+        }
+    }
+    return TW_DAMAGED;
+}
+
+int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_block_type type, struct tw_block *out,
+                    struct twin_error *err)
+{
+    struct tw_block at = *b;
+    for (;;) {
+        uint64_t to = type == TW_BLOCK_DATA ? at.last_data : at.last_dict;
+        if (to == 0)
+            return TW_DAMAGED;
+        int look = tw_trace_header(t, to, out, err);
+        if (look == TW_DAMAGED && to > 0)
+            look = tw_trace_scan_back(t, to - 1, false, out, err);
+        if (look != TW_GOOD || out->type == type)
+            return look;
+        at = *out; /* the scan met another type: its pointer leads on; offsets only fall */
+    }
+}
+
+int tw_trace_last(struct twin_trace *t, enum tw_block_type type, struct tw_block *out, struct twin_error *err)
+{
+    if (!t->any)
+        return TW_DAMAGED;
+    *out = t->last;
+    return out->type == type ? TW_GOOD : tw_trace_before(t, &t->last, type, out, err);
+}
+
+static int read_file_header(struct twin_trace *t, struct twin_error *err)
+{
+    struct tw_file_header *h = &t->header;
+    int n = tw_trace_pread(t, h, sizeof *h, 0, err);
+    if (n < 0)
+        return n;
+    if (n < 8 || memcmp(h->magic, tw_file_magic, sizeof h->magic) != 0)
+        return twin_error_set(err, TWIN_EFORMAT, "%s is no trace: its first 8 bytes are not the magic number", t->path);
+    if (n < (int)sizeof *h)
+        return twin_error_set(err, TWIN_EFORMAT, "%s: header cut short: expected %zu bytes, found %d", t->path, sizeof *h, n);
+    if (h->endian != TW_TRACE_ENDIAN)
+        return twin_error_set(err, TWIN_EVERSION, "%s: byte order mark 0x%08x, expected 0x%08x (little endian)", t->path,
+                              h->endian, TW_TRACE_ENDIAN);
+    if (h->min_reader > TW_TRACE_VERSION)
+        return twin_error_set(err, TWIN_EVERSION, "%s: written in version %u, needs a reader of version %u; this one reads %d: "
+                              "use a newer twinrun", t->path, h->version, h->min_reader, TW_TRACE_VERSION);
+    if (h->crc != tw_crc32c(0, h, offsetof(struct tw_file_header, crc)))
+        return twin_error_set(err, TWIN_EFORMAT, "%s: header damaged: CRC32C is %08x, expected %08x", t->path,
+                              tw_crc32c(0, h, offsetof(struct tw_file_header, crc)), h->crc);
+    if (h->features & TW_FEATURES_REQUIRED & ~TW_FEATURES_KNOWN)
+        return twin_error_set(err, TWIN_EVERSION, "%s: uses features 0x%llx that this version does not know: use a newer "
+                              "twinrun", t->path, (unsigned long long)(h->features & TW_FEATURES_REQUIRED & ~TW_FEATURES_KNOWN));
+    if (h->header_bytes != sizeof *h || h->role_bytes > TW_ROLE_MAX)
+        return twin_error_set(err, TWIN_EFORMAT, "%s: header of %u bytes with a role of %u: expected %zu, at most %u", t->path,
+                              h->header_bytes, h->role_bytes, sizeof *h, TW_ROLE_MAX);
+    return 0;
+}
+
+static void fill_info(struct twin_trace *t)
+{
+    const struct tw_file_header *h = &t->header;
+    struct twin_trace_info *i = &t->info;
+    memcpy(t->role, h->role, h->role_bytes);
+    i->version = h->version;
+    memcpy(i->run_id, h->run_id, sizeof i->run_id);
+    i->rank = h->rank;
+    i->world = h->world;
+    i->pid = h->pid;
+    i->role = t->role;
+    i->start_realtime_ns = h->start_realtime_ns;
+    i->start_monotonic_ns = h->start_monotonic_ns;
+    i->file_bytes = t->size;
+    i->tail_bytes = t->size - sizeof *h;
+    if (!t->any)
+        return;
+    i->closed = t->last.type == TW_BLOCK_END;
+    i->blocks = t->last.index + 1;
+    i->tail_bytes = t->size - t->last.offset - tw_block_span(&t->last);
+    i->dropped = t->last.dropped_total;
+    i->records = t->last.records_total + t->last.dropped_total;
+    i->lost = t->last.lost_total;
+    i->steps = t->last.steps;
+    i->observer_ns = t->last.observer_ns;
+    i->last_time_ns = t->last.time_ns;
+}
+
+static int open_file(struct twin_trace *t, const char *path, struct twin_error *err)
+{
+    struct stat st;
+    t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (t->fd < 0 || fstat(t->fd, &st) != 0)
+        return twin_error_system(err, "cannot open trace %s", path);
+    if (!S_ISREG(st.st_mode))
+        return twin_error_set(err, TWIN_EFORMAT, "%s is no trace: it is not a regular file", path);
+    t->size = (uint64_t)st.st_size;
+    return read_file_header(t, err);
+}
+
+int twin_trace_open(const char *path, struct twin_trace **out, struct twin_error *err)
+{
+    *out = NULL;
+    struct twin_trace *t = tw_calloc(1, sizeof *t);
+    if (t) {
+        t->fd = -1;
+        t->path = tw_strdup(path);
+        t->payload = tw_malloc(TW_PAYLOAD_MAX);
+    }
+    if (!t || !t->path || !t->payload) {
+        twin_trace_close(t);
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening trace %s", path);
+    }
+    int rc = open_file(t, path, err);
+    if (rc == 0 && t->size > sizeof t->header) {
+        int look = tw_trace_scan_back(t, t->size, true, &t->last, err);
+        t->any = look == TW_GOOD;
+        rc = look < 0 ? look : 0;
+    }
+    if (rc != 0) {
+        twin_trace_close(t);
+        return rc;
+    }
+    fill_info(t);
+    *out = t;
+    return 0;
+}
+
+void twin_trace_close(struct twin_trace *t)
+{
+    if (!t)
+        return;
+    if (t->fd >= 0)
+        close(t->fd);
+    tw_dict_free(&t->dict);
+    tw_free(t->payload);
+    tw_free(t->path);
+    tw_free(t);
+}
+
+const struct twin_trace_info *twin_trace_info(const struct twin_trace *t)
+{
+    return &t->info;
+}
+
+uint64_t twin_trace_bytes_read(const struct twin_trace *t)
+{
+    return t->bytes_read;
+}
