@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory for the job's environment");
+}
+
+static size_t name_length(const char *entry)
+{
+    return strcspn(entry, "=");
+}
+
+static size_t find(const struct tw_env *e, const char *name, size_t n)
+{
+    size_t i = 0;
+    while (i < e->n && !(name_length(e->v[i]) == n && memcmp(e->v[i], name, n) == 0))
+        i++;
+    return i;
+}
+
+int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err)
+{
+    char *copy = tw_strdup(entry);
+    if (!copy)
+        return no_memory(err);
+    size_t i = find(e, entry, name_length(entry));
+    if (i < e->n) {
+        tw_free(e->v[i]);
+        e->v[i] = copy;
+        return 0;
+    }
+    char **grown = tw_reallocarray(e->v, e->n + 2, sizeof *grown);
+    if (!grown) {
+        tw_free(copy);
+        return no_memory(err);
+    }
+    e->v = grown;
+    e->v[e->n++] = copy;
+    e->v[e->n] = NULL;
+    return 0;
+}
+
+int tw_env_set(struct tw_env *e, const char *name, const char *value, struct twin_error *err)
+{
+    char *entry = tw_printf("%s=%s", name, value);
+    int rc = entry ? tw_env_put(e, entry, err) : no_memory(err);
+    tw_free(entry);
+    return rc;
+}
+
+void tw_env_unset(struct tw_env *e, const char *name)
+{
+    size_t i = find(e, name, strlen(name));
+    if (i == e->n)
+        return;
+    tw_free(e->v[i]);
+    memmove(e->v + i, e->v + i + 1, (e->n - i) * sizeof *e->v); /* with the final NULL */
+    e->n--;
+}
+
+const char *tw_env_get(const struct tw_env *e, const char *name)
+{
+    size_t i = find(e, name, strlen(name));
+    return i < e->n && e->v[i][strlen(name)] == '=' ? e->v[i] + strlen(name) + 1 : NULL;
+}
+
+int tw_env_copy(struct tw_env *e, char *const *from, struct twin_error *err)
+{
+    size_t n = 0;
+    while (from && from[n])
+        n++;
+    *e = (struct tw_env){.v = tw_calloc(n + 1, sizeof *e->v)};
+    if (!e->v)
+        return no_memory(err);
+    /* Entry by entry, duplicates included: the job must find what it would have found without us. */
+    for (; e->n < n; e->n++)
+        if (!(e->v[e->n] = tw_strdup(from[e->n])))
+            return no_memory(err);
+    return 0;
+}
+
+void tw_env_free(struct tw_env *e)
+{
+    tw_strings_free(e->v);
+    *e = (struct tw_env){0};
+}
+
+void tw_strings_free(char **v)
+{
+    for (size_t i = 0; v && v[i]; i++)
+        tw_free(v[i]);
+    tw_free(v);
+}
+
+bool tw_env_is_kept(const char *entry)
+{
+    static const char *const names[] = {
+        "PATH", "PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LANG", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "RANK", "WORLD_SIZE",
+        "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "HOSTNAME", "TMPDIR",
+        "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_PERTURB_", "TWINRUN_HOME", "SOURCE_DATE_EPOCH",
+    };
+    static const char *const prefixes[] = {
+        "LC_", "PYTHONHASHSEED=", "PYTHONNOUSERSITE=", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "OMP_", "GOMP_",
+        "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "VECLIB_", "NUMEXPR_", "TBB_", "ONEDNN_", "DNNL_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_TF32",
+        "NCCL_", "GLOO_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_", "TF_DETERMINISTIC", "TF_CUDNN", "XLA_", "JAX_", "HIP_", "ROCR_",
+        "HSA_", "MIOPEN_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_LOCALID",
+    };
+    /* A name that looks like a secret is never kept, whatever list it is on. */
+    static const char *const never[] = {"TOKEN", "SECRET", "PASSW", "CREDENTIAL", "_KEY", "APIKEY", "AUTH"};
+    size_t n = name_length(entry);
+    if (entry[n] != '=')
+        return false;
+    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
+        if (memmem(entry, n, never[i], strlen(never[i])))
+            return false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == n && memcmp(names[i], entry, n) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (tw_starts(entry, prefixes[i]))
+            return true;
+    return false;
+}
+
+static const char *const protocol[] = {
+    "TWINRUN_RUN_DIR", "TWINRUN_RUN_ID", "TWINRUN_LEVEL", "TWINRUN_WINDOW", "TWINRUN_STEPS", "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",
+    "TWINRUN_LIB", "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR", "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
+};
+
+/* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties are kept, they mean the working folder. */
+static int list_without(struct tw_env *e, const char *name, const char *separators, const char *item, struct twin_error *err)
+{
+    const char *value = tw_env_get(e, name);
+    if (!value || !item || !*item || !strstr(value, item))
+        return 0;
+    struct tw_buf kept = {0};
+    bool any = false;
+    for (const char *p = value;; p++) {
+        size_t n = strcspn(p, separators);
+        if (!(n == strlen(item) && memcmp(p, item, n) == 0)) {
+            if (any)
+                tw_buf_append(&kept, separators, 1);
+            tw_buf_append(&kept, p, n);
+            any = true;
+        }
+        p += n;
+        if (!*p)
+            break;
+    }
+    char *text = tw_buf_steal(&kept);
+    if (!text)
+        return no_memory(err);
+    int rc = 0;
+    if (any)
+        rc = tw_env_set(e, name, text, err);
+    else
+        tw_env_unset(e, name);
+    tw_free(text);
+    return rc;
+}
+
+int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct twin_error *err)
+{
+    int rc = tw_env_copy(e, environ, err);
+    if (rc == 0)
+        rc = list_without(e, "LD_PRELOAD", ": ", tw_env_get(e, "TWINRUN_LIB"), err);
+    if (rc == 0)
+        rc = list_without(e, "PYTHONPATH", ":", tw_env_get(e, "TWINRUN_SITE_DIR"), err);
+    for (size_t i = 0; i < sizeof protocol / sizeof protocol[0]; i++)
+        tw_env_unset(e, protocol[i]);
+    for (size_t i = 0; rc == 0 && o->env && o->env[i]; i++)
+        rc = strchr(o->env[i], '=') ? tw_env_put(e, o->env[i], err)
+                                    : twin_error_set(err, TWIN_EINVAL, "environment addition '%s' is not of the form NAME=value", o->env[i]);
+    return rc;
+}
+
+/* NAME=ours, or NAME=ours:theirs when the user had a value. */
+static int set_first(struct tw_env *e, const char *name, const char *ours, struct twin_error *err)
+{
+    const char *theirs = tw_env_get(e, name);
+    if (!theirs || !*theirs)
+        return tw_env_set(e, name, ours, err);
+    char *both = tw_printf("%s:%s", ours, theirs);
+    int rc = both ? tw_env_set(e, name, both, err) : no_memory(err);
+    tw_free(both);
+    return rc;
+}
+
+static int set_number(struct tw_env *e, const char *name, uint32_t value, struct twin_error *err)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", value);
+    return tw_env_set(e, name, text, err);
+}
+
+static int protocol_options(struct tw_env *e, const struct twin_launch_options *o, struct twin_error *err)
+{
+    int rc = tw_env_set(e, "TWINRUN_LEVEL", twin_level_name(o->level), err);
+    if (rc == 0 && o->level == TWIN_LEVEL_OPS && (o->window_first != 0 || o->window_last != UINT32_MAX)) {
+        char window[32];
+        snprintf(window, sizeof window, "%u:%u", o->window_first, o->window_last);
+        rc = tw_env_set(e, "TWINRUN_WINDOW", window, err);
+    }
+    if (rc == 0 && o->max_steps)
+        rc = set_number(e, "TWINRUN_STEPS", o->max_steps, err);
+    if (rc == 0 && o->sketch_every)
+        rc = set_number(e, "TWINRUN_SKETCH_EVERY", o->sketch_every, err);
+    if (rc == 0 && o->lossless)
+        rc = tw_env_set(e, "TWINRUN_LOSSLESS", "1", err);
+    return rc;
+}
+
+int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o, const struct twin_run *run,
+                    const struct tw_agent_setup *a, struct twin_error *err)
+{
+    const char *pythonpath = tw_env_get(e, "PYTHONPATH");
+    int rc = tw_env_set(e, "TWINRUN_RUN_DIR", run->dir, err);
+    if (rc == 0)
+        rc = tw_env_set(e, "TWINRUN_RUN_ID", run->id, err);
+    if (rc == 0)
+        rc = protocol_options(e, o, err);
+    if (rc == 0 && a->library)
+        rc = tw_env_set(e, "TWINRUN_LIB", a->library, err);
+    if (rc == 0 && a->preload)
+        rc = set_first(e, "LD_PRELOAD", a->library, err);
+    if (rc == 0 && a->parts.python_dir)
+        rc = tw_env_set(e, "TWINRUN_PYTHON_DIR", a->parts.python_dir, err);
+    if (rc == 0 && a->parts.site_dir) {
+        rc = tw_env_set(e, "TWINRUN_SITE_DIR", a->parts.site_dir, err);
+        if (rc == 0 && pythonpath)
+            rc = tw_env_set(e, "TWINRUN_ORIG_PYTHONPATH", pythonpath, err);
+        if (rc == 0)
+            rc = set_first(e, "PYTHONPATH", a->parts.site_dir, err);
+    }
+    return rc;
+}

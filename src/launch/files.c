@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/*
+ * Which files the job wrote: the tree below the working folder is listed before and after; what is new, or differs in
+ * size, modification time or inode, was written. Breadth first, so that a cap cuts off the depths and not the results
+ * beside the script. Links are not followed, other file systems not entered.
+ */
+struct file_entry {
+    char *path; /* relative */
+    uint64_t bytes, inode;
+    int64_t mtime_ns, ctime_ns;
+};
+
+struct tw_snapshot {
+    char *dir;
+    struct file_entry *entries; size_t count; /* regular files, sorted by path */
+    bool truncated;
+    int64_t taken_ns; /* realtime */
+};
+
+struct folder { char *path; int depth; };
+
+struct walk {
+    struct tw_snapshot *s;
+    struct folder *queue; size_t queued;
+    dev_t device, home_device;
+    ino_t home_inode;
+    bool has_home;
+    size_t looked_at;
+};
+
+bool tw_files_is_bulk(const char *name)
+{
+    static const char *const names[] = {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".twinrun"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory listing the working folder");
+}
+
+static int64_t ns(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int take(struct walk *w, const struct folder *in, int fd, const char *name, struct twin_error *err)
+{
+    struct stat st;
+    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+        return 0; /* gone meanwhile, or no content of its own */
+    if (S_ISDIR(st.st_mode)) {
+        bool is_home = w->has_home && st.st_dev == w->home_device && st.st_ino == w->home_inode;
+        if (tw_files_is_bulk(name) || is_home || st.st_dev != w->device)
+            return 0;
+        if (in->depth + 1 > TW_FILES_DEPTH) {
+            w->s->truncated = true;
+            return 0;
+        }
+    }
+    char *path = in->path[0] ? tw_printf("%s/%s", in->path, name) : tw_strdup(name);
+    if (!path)
+        return no_memory(err);
+    int rc = S_ISDIR(st.st_mode) ? tw_launch_grow(&w->queue, w->queued, sizeof *w->queue, err)
+                                 : tw_launch_grow(&w->s->entries, w->s->count, sizeof *w->s->entries, err);
+    if (rc) {
+        tw_free(path);
+        return rc;
+    }
+    if (S_ISDIR(st.st_mode))
+        w->queue[w->queued++] = (struct folder){path, in->depth + 1};
+    else
+        w->s->entries[w->s->count++] = (struct file_entry){path, (uint64_t)st.st_size, st.st_ino, ns(st.st_mtim), ns(st.st_ctim)};
+    return 0;
+}
+
+static int list_folder(struct walk *w, int root, const struct folder *f, struct twin_error *err)
+{
+    int fd = openat(root, f->path[0] ? f->path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    int rc = 0;
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return 0; /* not readable for us: nothing to say about it */
+    }
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        if (w->looked_at++ == TW_FILES_MAX) {
+            w->s->truncated = true;
+            break;
+        }
+        rc = take(w, f, fd, e->d_name, err);
+    }
+    closedir(d);
+    return rc;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const struct file_entry *)a)->path, ((const struct file_entry *)b)->path);
+}
+
+struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct twin_error *err)
+{
+    struct stat st;
+    struct walk w = {.s = tw_calloc(1, sizeof *w.s)};
+    int root = -1, rc = w.s ? 0 : no_memory(err);
+    if (rc == 0) {
+        w.s->dir = tw_strdup(dir);
+        w.s->taken_ns = tw_realtime_ns();
+        root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        rc = !w.s->dir ? no_memory(err) : root < 0 ? twin_error_system(err, "cannot list the working folder %s", dir) : 0;
+    }
+    if (rc == 0 && fstat(root, &st) == 0)
+        w.device = st.st_dev;
+    if (rc == 0 && stat(home, &st) == 0) {
+        w.has_home = true;
+        w.home_device = st.st_dev;
+        w.home_inode = st.st_ino;
+    }
+    if (rc == 0 && (rc = tw_launch_grow(&w.queue, 0, sizeof *w.queue, err)) == 0) {
+        char *top = tw_strdup("");
+        rc = top ? 0 : no_memory(err);
+        if (top)
+            w.queue[w.queued++] = (struct folder){top, 0};
+    }
+    for (size_t i = 0; rc == 0 && i < w.queued && !(w.s->truncated && w.looked_at > TW_FILES_MAX); i++) {
+        struct folder f = w.queue[i]; /* by value: the queue moves when it grows */
+        rc = list_folder(&w, root, &f, err);
+    }
+    for (size_t i = 0; i < w.queued; i++)
+        tw_free(w.queue[i].path);
+    tw_free(w.queue);
+    if (root >= 0)
+        close(root);
+    if (rc != 0) {
+        tw_snapshot_free(w.s);
+        return NULL;
+    }
+    if (w.s->count > 1)
+        qsort(w.s->entries, w.s->count, sizeof *w.s->entries, by_path);
+    return w.s;
+}
+
+/* A stop signal that waits to be handled: hashing gigabytes is not what the user wants now. */
+static bool interrupted(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) || sigismember(&pending, SIGHUP));
+}
+
+static const char *hash_file(int root, const char *path, char *chunk, size_t room, struct twin_run_file *out)
+{
+    int fd = openat(root, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return strerror(errno);
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    const char *why = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 ? NULL : "out of memory";
+    uint64_t at = 0;
+    while (!why) {
+        ssize_t n = tw_pread_all(fd, chunk, room, at);
+        if (n < 0)
+            why = strerror(errno);
+        else if (n > 0 && EVP_DigestUpdate(ctx, chunk, (size_t)n) != 1)
+            why = "out of memory";
+        else if (interrupted())
+            why = "not hashed: interrupted";
+        at += n > 0 ? (uint64_t)n : 0;
+        if (n < (ssize_t)room || at > TW_FILES_HASH_BYTES) /* a file that grows while we read it ends somewhere */
+            break;
+    }
+    if (!why) {
+        tw_sha256_hex(ctx, out->sha256);
+        out->bytes = at;
+    }
+    EVP_MD_CTX_free(ctx);
+    close(fd);
+    return why;
+}
+
+static bool was_written(const struct tw_snapshot *before, const struct file_entry *now, bool *existed)
+{
+    const struct file_entry *old = before->count ? bsearch(now, before->entries, before->count, sizeof *now, by_path) : NULL;
+    *existed = old != NULL;
+    if (old)
+        return old->bytes != now->bytes || old->mtime_ns != now->mtime_ns || old->inode != now->inode;
+    /* When the first listing was cut short, a file that it lacks may be an old one: then its times must say so. The
+     * file system's clock ticks coarser than ours. */
+    return !before->truncated || now->mtime_ns >= before->taken_ns - 20000000 || now->ctime_ns >= before->taken_ns - 20000000;
+}
+
+int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home, struct twin_error *err)
+{
+    enum { ROOM = 1 << 20 };
+    uint64_t hashed = 0;
+    struct tw_snapshot *after = tw_snapshot_take(before->dir, home, err);
+    char *chunk = tw_malloc(ROOM);
+    int root = open(before->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = after && chunk ? 0 : err && err->code ? err->code : no_memory(err);
+    for (size_t i = 0; rc == 0 && i < after->count; i++) {
+        const struct file_entry *e = &after->entries[i];
+        bool existed;
+        if (!was_written(before, e, &existed))
+            continue;
+        rc = tw_launch_grow(&run->files, run->file_count, sizeof *run->files, err);
+        if (rc)
+            break;
+        struct twin_run_file *f = &run->files[run->file_count];
+        *f = (struct twin_run_file){.path = tw_strdup(e->path), .bytes = e->bytes, .existed_before = existed};
+        if (!f->path) {
+            rc = no_memory(err);
+            break;
+        }
+        run->file_count++;
+        const char *why = "not hashed: the files written are more than 2 GiB in all";
+        if (e->bytes <= TW_FILES_HASH_BYTES - hashed)
+            why = hash_file(root, e->path, chunk, ROOM, f);
+        hashed += why ? 0 : f->bytes < TW_FILES_HASH_BYTES - hashed ? f->bytes : TW_FILES_HASH_BYTES - hashed;
+        if (why && !(f->why = tw_strdup(why)))
+            rc = no_memory(err);
+    }
+    run->files_truncated = before->truncated || (after && after->truncated);
+    if (root >= 0)
+        close(root);
+    tw_free(chunk);
+    tw_snapshot_free(after);
+    return rc;
+}
+
+void tw_snapshot_free(struct tw_snapshot *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->count; i++)
+        tw_free(s->entries[i].path);
+    tw_free(s->entries);
+    tw_free(s->dir);
+    tw_free(s);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory looking for runs");
+}
+
+char *twin_home_default(void)
+{
+    const char *given = getenv("TWINRUN_HOME");
+    return tw_strdup(given && *given ? given : ".twinrun");
+}
+
+char *tw_home_path(const char *home, struct twin_error *err)
+{
+    char *name = home ? tw_strdup(home) : twin_home_default();
+    char *path = name ? tw_path_absolute(name, err) : NULL;
+    if (!name)
+        no_memory(err);
+    tw_free(name);
+    return path;
+}
+
+static bool is_run(const char *dir)
+{
+    struct stat st;
+    char *path = tw_path_join(dir, "run.json");
+    bool yes = path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    tw_free(path);
+    return yes;
+}
+
+/* Names begin with the time in UTC, so their order is the order of the runs; runs of one second are told apart by the
+ * time in run.json, which is only looked at then. */
+struct entry { char *dir; int64_t time_ns; };
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    if (x->time_ns != y->time_ns)
+        return (x->time_ns < y->time_ns) - (x->time_ns > y->time_ns);
+    return strcmp(y->dir, x->dir);
+}
+
+/* The start time out of the head of run.json, without reading a large one whole; else the time of the folder. */
+static int64_t start_time(const char *dir)
+{
+    static const char key[] = "\"start_realtime_ns\":";
+    char head[65536];
+    struct stat st;
+    char *path = tw_path_join(dir, "run.json");
+    FILE *f = path ? fopen(path, "re") : NULL;
+    int64_t t = f && stat(path, &st) == 0 ? (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec : 0;
+    size_t n = f ? fread(head, 1, sizeof head - 1, f) : 0;
+    head[n] = '\0';
+    const char *at = memmem(head, n, key, sizeof key - 1);
+    if (at)
+        t = strtoll(at + sizeof key - 1, NULL, 10);
+    if (f)
+        fclose(f);
+    tw_free(path);
+    return t;
+}
+
+static int collect(DIR *d, const char *runs, struct entry **list, size_t *n, struct twin_error *err)
+{
+    for (struct dirent *e; (e = readdir(d));) {
+        if (e->d_name[0] == '.')
+            continue;
+        char *dir = tw_path_join(runs, e->d_name);
+        if (!dir)
+            return no_memory(err);
+        if (!is_run(dir)) {
+            tw_free(dir);
+            continue;
+        }
+        int rc = tw_launch_grow(list, *n, sizeof **list, err);
+        if (rc) {
+            tw_free(dir);
+            return rc;
+        }
+        (*list)[(*n)++] = (struct entry){dir, start_time(dir)};
+    }
+    return 0;
+}
+
+int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err)
+{
+    struct entry *list = NULL;
+    size_t n = 0;
+    *dirs = NULL;
+    *count = 0;
+    char *path = tw_home_path(home, err);
+    char *runs = path ? tw_path_join(path, "runs") : NULL;
+    tw_free(path);
+    if (!runs)
+        return err && err->code ? err->code : no_memory(err);
+    DIR *d = opendir(runs);
+    int rc = d ? collect(d, runs, &list, &n, err) : errno == ENOENT ? 0 : twin_error_system(err, "cannot list %s", runs);
+    if (d)
+        closedir(d);
+    if (n > 1)
+        qsort(list, n, sizeof *list, newest_first);
+    char **out = rc == 0 ? tw_calloc(n + 1, sizeof *out) : NULL;
+    if (rc == 0 && !out)
+        rc = no_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        if (rc == 0)
+            out[i] = list[i].dir;
+        else
+            tw_free(list[i].dir);
+    }
+    tw_free(list);
+    tw_free(runs);
+    if (rc == 0) {
+        *dirs = out;
+        *count = n;
+    }
+    return rc;
+}
+
+/* The part of a folder's name that is the beginning of the run's id. */
+static const char *id_of(const char *dir)
+{
+    const char *dash = strrchr(dir, '-');
+    return dash ? dash + 1 : dir;
+}
+
+static bool matches_id(const char *dir, const char *spec)
+{
+    const char *short_id = id_of(dir);
+    size_t n = strlen(spec);
+    if (n == 0 || strspn(spec, "0123456789abcdef") != n || strlen(short_id) != 8)
+        return false;
+    if (n <= 8)
+        return strncmp(short_id, spec, n) == 0;
+    struct twin_run *run = NULL;
+    bool yes = strncmp(short_id, spec, 8) == 0 && twin_run_load(dir, &run, NULL) == 0 && tw_starts(run->id, spec);
+    twin_run_free(run);
+    return yes;
+}
+
+static int pick(char **dirs, size_t n, const char *home, const char *spec, char **dir, struct twin_error *err)
+{
+    uint64_t back = 0;
+    if (strcmp(spec, "last") == 0 || (tw_starts(spec, "last~") && tw_parse_u64(spec + 5, 1u << 30, &back) == 0)) {
+        if (back >= n)
+            return twin_error_set(err, TWIN_ENOENT, "%s: %s/runs holds %zu run%s; `twinrun ls` lists them", spec, home, n, n == 1 ? "" : "s");
+        *dir = tw_strdup(dirs[back]);
+        return *dir ? 0 : no_memory(err);
+    }
+    size_t found = 0, at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = strrchr(dirs[i], '/') + 1;
+        if (strcmp(name, spec) == 0 || matches_id(dirs[i], spec)) {
+            found++;
+            at = i;
+        }
+    }
+    if (found == 0)
+        return twin_error_set(err, TWIN_ENOENT, "%s is neither a run folder nor the id of a run in %s/runs; `twinrun ls` lists them", spec, home);
+    if (found > 1)
+        return twin_error_set(err, TWIN_EINVAL, "%s fits %zu runs in %s/runs: give more digits", spec, found, home);
+    *dir = tw_strdup(dirs[at]);
+    return *dir ? 0 : no_memory(err);
+}
+
+int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin_error *err)
+{
+    char **dirs = NULL;
+    size_t n = 0;
+    *dir = NULL;
+    if (*spec && is_run(spec)) { /* a path wins: it is what the shell completes */
+        *dir = tw_path_absolute(spec, err);
+        return *dir ? 0 : TWIN_ENOMEM;
+    }
+    if (!*spec || strchr(spec, '/')) {
+        struct stat st;
+        return stat(spec, &st) == 0
+                   ? twin_error_set(err, TWIN_EFORMAT, "%s is not a run folder: it has no run.json", spec)
+                   : twin_error_set(err, TWIN_ENOENT, "%s: there is no such run folder", *spec ? spec : "''");
+    }
+    char *shown = tw_home_path(home, err);
+    if (!shown)
+        return TWIN_ENOMEM;
+    int rc = twin_run_list(home, &dirs, &n, err);
+    if (rc == 0)
+        rc = pick(dirs, n, shown, spec, dir, err);
+    tw_strings_free(dirs);
+    tw_free(shown);
+    return rc;
+}
+
+int twin_run_remove(const char *home, const char *dir, uint64_t *bytes, struct twin_error *err)
+{
+    char runs_real[PATH_MAX], dir_real[PATH_MAX];
+    if (bytes)
+        *bytes = 0;
+    char *path = tw_home_path(home, err);
+    char *runs = path ? tw_path_join(path, "runs") : NULL;
+    tw_free(path);
+    if (!runs)
+        return err && err->code ? err->code : no_memory(err);
+    int rc = 0;
+    if (!realpath(runs, runs_real) || !realpath(dir, dir_real))
+        rc = twin_error_system(err, "cannot delete %s", dir);
+    size_t n = rc == 0 ? strlen(runs_real) : 0;
+    if (rc == 0 && (strncmp(dir_real, runs_real, n) != 0 || dir_real[n] != '/' || strchr(dir_real + n + 1, '/')))
+        rc = twin_error_set(err, TWIN_EINVAL, "%s is not deleted: it does not lie directly in %s", dir, runs_real);
+    if (rc == 0 && !is_run(dir_real))
+        rc = twin_error_set(err, TWIN_EINVAL, "%s is not deleted: it is not a run folder (no run.json)", dir);
+    if (rc == 0)
+        rc = tw_remove_tree(dir_real, bytes, err);
+    tw_free(runs);
+    return rc;
+}

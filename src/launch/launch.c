@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OUTPUT_CAP_BYTES ((uint64_t)256 << 20)
+
+/* What twin_launch changes in our own process and puts back. */
+struct own_state {
+    sigset_t mask;             /* as it was */
+    struct sigaction sigchld;  /* as it was */
+    bool sigchld_ignored, signals_held;
+    int subreaper;
+    bool filled[3];            /* descriptors 0 to 2 that were closed and are held by /dev/null meanwhile */
+};
+
+/* All of one launch; freed in one place. */
+struct launch {
+    const struct twin_launch_options *o;
+    struct twin_run *run;
+    struct own_state own;
+    struct tw_env env;
+    struct tw_agent_setup agent;
+    struct tw_snapshot *before;
+    struct tw_job job;
+    char *home, *launched_from;
+    struct twin_error *err;
+};
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory starting the job");
+}
+
+void tw_run_note(struct twin_run *run, const char *format, ...)
+{
+    struct tw_buf text = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&text, format, ap);
+    va_end(ap);
+    char *note = tw_buf_steal(&text);
+    if (note && tw_launch_grow(&run->notes, run->note_count, sizeof *run->notes, NULL) == 0)
+        run->notes[run->note_count++] = note;
+    else
+        tw_free(note);
+}
+
+/* ---- our own process */
+
+static const int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+/* Stop signals wait while the job is prepared and are read from a descriptor while it runs: no handler is installed, so
+ * the job inherits the dispositions that we inherited. An ignored one (nohup) stays ignored. SIGPIPE waits too: a write
+ * to a reader that went away then only fails. */
+static void hold_signals(struct own_state *own, sigset_t *wanted)
+{
+    sigset_t hold;
+    struct sigaction act;
+    sigemptyset(&hold);
+    for (size_t i = 0; i < sizeof held_signals / sizeof held_signals[0]; i++)
+        if (sigaction(held_signals[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN)
+            sigaddset(&hold, held_signals[i]);
+    sigaddset(&hold, SIGCHLD);
+    sigaddset(&hold, SIGWINCH);
+    *wanted = hold;
+    sigaddset(&hold, SIGPIPE);
+    sigaction(SIGCHLD, NULL, &own->sigchld);
+    own->sigchld_ignored = own->sigchld.sa_handler == SIG_IGN;
+    if (own->sigchld_ignored || (own->sigchld.sa_flags & SA_NOCLDWAIT)) {
+        act = (struct sigaction){.sa_handler = SIG_DFL};
+        sigaction(SIGCHLD, &act, NULL); /* else the kernel throws exit codes away */
+    }
+    sigprocmask(SIG_BLOCK, &hold, &own->mask);
+    own->signals_held = true;
+}
+
+static int pending_stop_signal(void)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    for (size_t i = 0; i < sizeof held_signals / sizeof held_signals[0]; i++)
+        if (sigismember(&pending, held_signals[i]))
+            return held_signals[i];
+    return 0;
+}
+
+static void release_signals(struct own_state *own)
+{
+    static const int ours[] = {SIGPIPE, SIGCHLD, SIGWINCH};
+    struct timespec at_once = {0};
+    if (!own->signals_held)
+        return;
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, ours[i]);
+        if (!sigismember(&own->mask, ours[i]))
+            while (sigtimedwait(&one, NULL, &at_once) > 0)
+                ; /* raised by what we did: not the caller's business */
+    }
+    if (own->sigchld_ignored || (own->sigchld.sa_flags & SA_NOCLDWAIT))
+        sigaction(SIGCHLD, &own->sigchld, NULL);
+    sigprocmask(SIG_SETMASK, &own->mask, NULL);
+}
+
+/* A file of ours must not become the job's stdin because ours was closed. These are closed again by exec. */
+static void fill_descriptors(struct own_state *own)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            own->filled[fd] = open("/dev/null", O_RDWR | O_CLOEXEC) == fd;
+}
+
+static void unfill_descriptors(struct own_state *own)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (own->filled[fd])
+            close(fd);
+}
+
+/* ---- the run folder */
+
+static void label_part(const char *label, char out[33])
+{
+    size_t n = 0;
+    for (; label && label[n] && n < 32; n++) {
+        bool plain = (label[n] >= 'a' && label[n] <= 'z') || (label[n] >= 'A' && label[n] <= 'Z') ||
+                     (label[n] >= '0' && label[n] <= '9') || label[n] == '.' || label[n] == '_';
+        out[n] = plain ? label[n] : '_';
+    }
+    out[n] = '\0';
+    if (n == 0)
+        memcpy(out, "run", 4);
+}
+
+static int refuse_home(struct launch *l, const char *path)
+{
+    struct twin_error why = TWIN_ERROR_INIT;
+    twin_error_system(&why, "%s", path);
+    return twin_error_set(l->err, TWIN_EIO,
+                          "cannot write a run folder: %s; set TWINRUN_HOME (or --home) to a folder that can be written and has room", why.message);
+}
+
+/* A fresh home keeps itself out of the user's repository. */
+static void make_home_invisible(const char *home)
+{
+    char *path = tw_path_join(home, ".gitignore");
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+    if (fd >= 0 && (tw_write_all(fd, "*\n", 2) != 0 || close(fd) != 0))
+        unlink(path);
+    tw_free(path);
+}
+
+static int make_run_folder(struct launch *l)
+{
+    struct twin_run *run = l->run;
+    char *runs = tw_path_join(l->home, "runs");
+    char stamp[32], label[33], id[33];
+    struct stat st;
+    bool fresh = stat(l->home, &st) != 0;
+    int rc = 0;
+    if (!runs)
+        return no_memory(l->err);
+    if (tw_mkdirs(runs, NULL) != 0)
+        rc = refuse_home(l, runs);
+    if (rc == 0 && fresh)
+        make_home_invisible(l->home);
+    run->start_realtime_ns = tw_realtime_ns();
+    tw_utc_stamp(run->start_realtime_ns, stamp);
+    label_part(l->o->label, label);
+    for (int attempt = 0; rc == 0 && !run->dir; attempt++) {
+        unsigned char random[16];
+        if (getrandom(random, sizeof random, 0) != sizeof random) {
+            rc = twin_error_system(l->err, "no random numbers for the run's id");
+            break;
+        }
+        tw_hex(random, sizeof random, id);
+        char *dir = tw_printf("%s/%s-%s-%.8s", runs, stamp, label, id);
+        if (!dir)
+            rc = no_memory(l->err);
+        else if (mkdir(dir, 0777) == 0)
+            run->dir = dir;
+        else if (errno != EEXIST || attempt == 100)
+            rc = refuse_home(l, dir);
+        if (!run->dir)
+            tw_free(dir);
+    }
+    char *ranks = rc == 0 ? tw_path_join(run->dir, "ranks") : NULL;
+    if (rc == 0 && ranks && mkdir(ranks, 0777) != 0)
+        rc = refuse_home(l, ranks);
+    if (rc == 0 && (!ranks || !(run->id = tw_strdup(id))))
+        rc = no_memory(l->err);
+    tw_free(ranks);
+    tw_free(runs);
+    return rc;
+}
+
+static int describe_run(struct launch *l)
+{
+    const struct twin_launch_options *o = l->o;
+    struct twin_run *run = l->run;
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    run->level = o->level;
+    run->agents = o->agents;
+    run->max_steps = o->max_steps;
+    run->label = tw_strdup(o->label ? o->label : "");
+    run->host = tw_strdup(host);
+    l->launched_from = tw_path_absolute(".", l->err);
+    if (!run->label || !run->host || !l->launched_from)
+        return no_memory(l->err);
+    size_t n = strlen(l->launched_from);
+    if (n > 2 && tw_ends(l->launched_from, "/."))
+        l->launched_from[n - 2] = '\0';
+    while (o->argv[run->argc]) {
+        int rc = tw_launch_grow(&run->argv, run->argc, sizeof *run->argv, l->err);
+        if (rc)
+            return rc;
+        if (!(run->argv[run->argc] = tw_strdup(o->argv[run->argc])))
+            return no_memory(l->err);
+        run->argc++;
+    }
+    return 0;
+}
+
+static int save(struct launch *l, bool complete)
+{
+    struct tw_run_extra x = {
+        .o = l->o, .launched_from = l->launched_from, .env = &l->env, .agent = &l->agent, .stream = l->job.stream, .complete = complete,
+    };
+    struct twin_error why = TWIN_ERROR_INIT;
+    int rc = tw_run_save(l->run, &x, &why);
+    if (rc == 0)
+        return 0;
+    if (rc == TWIN_ENOMEM)
+        return twin_error_set(l->err, rc, "%s", why.message);
+    return twin_error_set(l->err, TWIN_EIO, "%s; set TWINRUN_HOME (or --home) to a folder that can be written and has room", why.message);
+}
+
+/* ---- before the job */
+
+static int choose_folder(struct launch *l)
+{
+    struct twin_run *run = l->run;
+    run->cwd = l->o->fresh_dir ? tw_path_join(run->dir, "work") : tw_strdup(l->launched_from);
+    if (!run->cwd)
+        return no_memory(l->err);
+    if (!l->o->fresh_dir)
+        return 0;
+    int rc = tw_scratch_copy(l->launched_from, run->cwd, l->home, run, l->err);
+    if (rc == 0)
+        rc = tw_env_set(&l->env, "PWD", run->cwd, l->err);
+    l->job.spawn.dir = run->cwd;
+    return rc;
+}
+
+static int prepare_job(struct launch *l)
+{
+    const struct twin_launch_options *o = l->o;
+    struct tw_job *job = &l->job;
+    uint64_t cap = o->output_cap_bytes ? o->output_cap_bytes : OUTPUT_CAP_BYTES;
+    int rc = choose_folder(l);
+    if (rc == 0 && !(l->before = tw_snapshot_take(l->run->cwd, l->home, l->err)))
+        rc = l->err->code;
+    if (rc == 0 && !(job->progress = tw_progress_create(l->run->dir, l->err)))
+        rc = l->err->code;
+    if (rc == 0 && !(job->tree = tw_tree_start(l->run->dir, o->agents, l->agent.why, l->err)))
+        rc = l->err->code;
+    if (rc == 0)
+        rc = tw_input_open(&job->input, o->stdin_spool, l->err);
+    for (int i = 0; rc == 0 && i < 2; i++)
+        rc = tw_stream_open(&job->stream[i], l->run->dir, i + 1, o->show_output, cap, l->err);
+    if (rc == 0 && o->agents)
+        rc = tw_env_protocol(&l->env, o, l->run, &l->agent, l->err);
+    return rc == 0 ? save(l, false) : rc;
+}
+
+/* ---- the job */
+
+static int start_job(struct launch *l, const sigset_t *wanted)
+{
+    struct tw_job *job = &l->job;
+    job->signal_fd = signalfd(-1, wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (job->signal_fd < 0)
+        return twin_error_system(l->err, "cannot watch for signals");
+    prctl(PR_GET_CHILD_SUBREAPER, &l->own.subreaper);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    job->spawn.argv = l->o->argv;
+    job->spawn.env = l->env.v;
+    job->spawn.path_value = tw_env_get(&l->env, "PATH");
+    job->spawn.mask = l->own.mask;
+    job->spawn.ignore_sigchld = l->own.sigchld_ignored;
+    job->spawn.fd[0] = job->input.child_fd;
+    job->spawn.fd[1] = job->stream[0].job_end;
+    job->spawn.fd[2] = job->stream[1].job_end;
+    job->start_ns = tw_monotonic_ns();
+    int rc = tw_spawn_start(&job->spawn, l->err);
+    if (rc)
+        return rc;
+    job->started = true;
+    /* Our copies of the job's ends: while we hold them there is no end of file. */
+    for (int i = 0; i < 2; i++) {
+        close(job->stream[i].job_end);
+        job->stream[i].job_end = -1;
+    }
+    if (job->input.child_fd >= 0) {
+        close(job->input.child_fd);
+        job->input.child_fd = -1;
+    }
+    tw_tree_set_main(job->tree, job->spawn.pid, l->o->argv);
+    return 0;
+}
+
+/* ---- after the job */
+
+static char *stop_message(const struct tw_job *job)
+{
+    const char *name = job->stop_signal == SIGINT ? "Ctrl-C (SIGINT)" : job->stop_signal == SIGTERM ? "SIGTERM"
+                     : job->stop_signal == SIGHUP ? "SIGHUP" : "SIGQUIT";
+    switch (job->stop) {
+    case TW_STOP_STEPS:
+        return tw_printf("stopped after %u steps as asked", job->o->max_steps);
+    case TW_STOP_ASKED:
+        return tw_strdup("stopped by twinrun: enough was known");
+    case TW_STOP_SIGNAL:
+        return job->started ? tw_printf("interrupted by %s", name)
+                            : tw_printf("interrupted by %s before the job was started", name);
+    default:
+        return tw_strdup("");
+    }
+}
+
+static int set_outcome(struct launch *l)
+{
+    struct tw_job *job = &l->job;
+    struct twin_run *run = l->run;
+    int status = job->status;
+    bool killed = WIFSIGNALED(status);
+    run->wall_s = job->started ? (double)(job->end_ns - job->start_ns) * 1e-9 : 0;
+    run->signal = killed ? WTERMSIG(status) : 0;
+    run->exit_code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    run->outcome = killed ? TWIN_RUN_SIGNALED : TWIN_RUN_EXITED;
+    if (!job->started || !job->ended) { /* never begun, or a process that not even SIGKILL ends */
+        run->exit_code = 128 + (job->stop_signal ? job->stop_signal : SIGKILL);
+        run->signal = 0;
+    }
+    if (job->stop == TW_STOP_SIGNAL)
+        run->outcome = TWIN_RUN_INTERRUPTED;
+    else if (job->stop != TW_STOP_NO)
+        run->outcome = TWIN_RUN_STOPPED;
+    if (job->exec_errno && job->stop == TW_STOP_NO) {
+        run->outcome = TWIN_RUN_NOT_STARTED;
+        run->message = tw_spawn_explain(&job->spawn, job->exec_errno, &run->exit_code);
+    } else {
+        run->message = stop_message(job);
+    }
+    return run->message ? 0 : no_memory(l->err);
+}
+
+static void collect_output(struct launch *l)
+{
+    struct twin_run *run = l->run;
+    struct tw_stream *s = l->job.stream;
+    run->stdout_bytes = s[0].bytes;
+    run->stderr_bytes = s[1].bytes;
+    run->stdout_truncated = s[0].stored < s[0].bytes;
+    run->stderr_truncated = s[1].stored < s[1].bytes;
+    tw_stream_finish(&s[0], run->stdout_sha256);
+    tw_stream_finish(&s[1], run->stderr_sha256);
+    for (int i = 0; i < 2; i++)
+        if (s[i].store_errno)
+            tw_run_note(run, "%s could be stored only up to %llu bytes: %s", s[i].name, (unsigned long long)s[i].stored,
+                        strerror(s[i].store_errno));
+}
+
+static bool note_outlived(struct twin_run *run)
+{
+    bool any = false;
+    for (size_t i = 0; i < run->process_count; i++) {
+        const struct twin_run_process *p = &run->processes[i];
+        if (p->outlived)
+            tw_run_note(run, "process %d (%.200s) went on after the job had ended; what it prints from then on is not kept, and writing "
+                             "to the job's output may end it (SIGPIPE)", p->pid, p->argv);
+        any |= p->outlived;
+    }
+    return any;
+}
+
+/* A part that fails for lack of memory must not cost the rest: the first error is reported when all was tried. */
+static int collect(struct launch *l)
+{
+    struct twin_run *run = l->run;
+    int rc = set_outcome(l), one;
+    collect_output(l);
+    if ((one = tw_tree_finish(l->job.tree, run, l->err)) && rc == 0)
+        rc = one;
+    if (l->job.started && !l->job.exec_errno && (one = tw_snapshot_compare(l->before, run, l->home, l->err)) && rc == 0)
+        rc = one;
+    if ((one = tw_run_find_traces(run, l->err)) && rc == 0)
+        rc = one;
+    bool keep_stage = note_outlived(run);
+    if (rc == 0)
+        rc = save(l, true);
+    tw_agent_cleanup(&l->agent, keep_stage);
+    return rc;
+}
+
+static int run_job(struct launch *l, const sigset_t *wanted)
+{
+    struct tw_job *job = &l->job;
+    if ((job->stop_signal = pending_stop_signal()) != 0) {
+        job->stop = TW_STOP_SIGNAL;
+    } else {
+        int rc = start_job(l, wanted);
+        if (rc)
+            return rc;
+        tw_supervise(job);
+    }
+    tw_input_close(&job->input, l->run);
+    return collect(l);
+}
+
+static void free_launch(struct launch *l, bool failed)
+{
+    struct tw_job *job = &l->job;
+    if (job->started)
+        prctl(PR_SET_CHILD_SUBREAPER, l->own.subreaper);
+    tw_input_close(&job->input, NULL);
+    for (int i = 0; i < 2; i++)
+        tw_stream_close(&job->stream[i]);
+    if (job->signal_fd >= 0)
+        close(job->signal_fd);
+    tw_progress_unmap(job->progress);
+    tw_tree_free(job->tree);
+    tw_snapshot_free(l->before);
+    tw_agent_cleanup(&l->agent, false);
+    tw_env_free(&l->env);
+    tw_free(l->home);
+    tw_free(l->launched_from);
+    /* A folder without a run in it is litter; one whose job ran is evidence, whatever failed afterwards. */
+    if (failed && !job->started && l->run && l->run->dir)
+        tw_remove_tree(l->run->dir, NULL, NULL);
+    unfill_descriptors(&l->own);
+    release_signals(&l->own);
+}
+
+static int check_options(const struct twin_launch_options *o, struct twin_error *err)
+{
+    if (!o->argv || !o->argv[0])
+        return twin_error_set(err, TWIN_EINVAL, "no command was given: write it after --");
+    if ((unsigned)o->level > TWIN_LEVEL_OPS)
+        return twin_error_set(err, TWIN_EINVAL, "level %d is not one of steps, tensors, modules, ops", (int)o->level);
+    return 0;
+}
+
+int twin_launch(const struct twin_launch_options *o, struct twin_run **out, struct twin_error *err)
+{
+    struct twin_error local = TWIN_ERROR_INIT;
+    sigset_t wanted;
+    *out = NULL;
+    int rc = check_options(o, err);
+    if (rc)
+        return rc;
+    struct launch l = {.o = o, .err = &local, .run = tw_calloc(1, sizeof *l.run)};
+    l.job = (struct tw_job){.o = o, .run = l.run, .signal_fd = -1, .spawn.exec_fd = -1};
+    l.job.input = (struct tw_input){.child_fd = -1, .source = -1, .sink = -1, .spool = -1, .rewind_to = -1};
+    for (int i = 0; i < 2; i++)
+        l.job.stream[i] = (struct tw_stream){.source = -1, .job_end = -1, .sink = -1, .store = -1};
+    if (!l.run)
+        return no_memory(err);
+    hold_signals(&l.own, &wanted);
+    fill_descriptors(&l.own);
+    if (!(l.home = tw_home_path(o->home, &local)))
+        rc = local.code ? local.code : no_memory(&local);
+    if (rc == 0)
+        rc = describe_run(&l);
+    if (rc == 0)
+        rc = make_run_folder(&l);
+    if (rc == 0)
+        rc = tw_env_user(&l.env, o, &local);
+    if (rc == 0 && o->agents)
+        rc = tw_agent_prepare(&l.agent, o->argv[0], &l.env, l.run, &local);
+    l.run->agent_load_s = l.agent.load_s;
+    if (rc == 0)
+        rc = prepare_job(&l);
+    if (rc == 0)
+        rc = run_job(&l, &wanted);
+    free_launch(&l, rc != 0);
+    if (rc == 0)
+        *out = l.run;
+    else
+        twin_run_free(l.run);
+    return rc == 0 ? 0 : twin_error_set(err, rc, "%s", local.message);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_LAUNCH_H
+#define TW_LAUNCH_H
+/*
+ * Inside of the launch room: what its files share. The public contract is <twin/run.h>.
+ *
+ *   launch.c     one run from start to end          supervise.c  the event loop around the running job
+ *   spawn.c      fork, exec, why it did not start   stream.c     stdout and stderr: stored, hashed, passed on
+ *   env.c        the job's environment              input.c      stdin: the same bytes for every run of a check
+ *   tree.c       which processes belong to the job  files.c      which files the job wrote
+ *   parts.c      where our own parts are            scratch.c    a copy of the working folder
+ *   trial.c      may the agent be loaded?           elf.c        what kind of program is it?
+ *   run_save.c, run_load.c, home.c                  progress.c   the agents' shared page
+ *
+ * Order of events, which the rest relies on: everything that can fail for our own reasons (folder, streams, snapshot,
+ * allocation of the tables) is done before the job starts. From the fork on nothing of ours ends the job: what then
+ * fails is noted in the run.
+ */
+#include "base.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <twin/run.h>
+
+/* ---- growing arrays of the result */
+/* Makes room for item number n (0-based) of an array of `size`-byte items that only ever grows by one. */
+int tw_launch_grow(void *array, size_t n, size_t size, struct twin_error *err);
+/* Adds a note to the run; a note that cannot be stored is lost (no memory), nothing else is. */
+void tw_run_note(struct twin_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- environment (env.c) */
+struct tw_env { char **v; size_t n; }; /* "NAME=value", NULL-terminated */
+int tw_env_copy(struct tw_env *e, char *const *from, struct twin_error *err);
+int tw_env_set(struct tw_env *e, const char *name, const char *value, struct twin_error *err);
+int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err); /* "NAME=value" */
+void tw_env_unset(struct tw_env *e, const char *name);
+const char *tw_env_get(const struct tw_env *e, const char *name);
+void tw_env_free(struct tw_env *e);
+/* True for the variables whose values are kept in run.json: those that decide about numbers. Never secrets. */
+bool tw_env_is_kept(const char *entry);
+
+struct tw_agent_setup {
+    struct twin_parts parts;
+    char *library;     /* as staged: no space or colon in the path; NULL when not preloaded */
+    char *stage_dir;   /* temporary folder to remove afterwards; NULL when none was needed */
+    bool preload;
+    char *why;         /* why not preloaded; NULL when it is */
+    double load_s;     /* what finding, staging and trying cost */
+};
+/* Finds, tries and stages the agent for argv[0]; e is the user's environment. A refusal is a note in run, not an error. */
+int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err);
+void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage);
+/* Takes the variables of an outer twinrun out of the inherited environment and adds o->env. */
+int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct twin_error *err);
+/* Adds the agents' protocol (docs/format/run-folder.md). */
+int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o, const struct twin_run *run,
+                    const struct tw_agent_setup *a, struct twin_error *err);
+
+/* ---- programs (elf.c, trial.c, spawn.c) */
+struct tw_elf {
+    bool is_elf;
+    bool foreign;        /* other word size, byte order or machine than ours */
+    bool dynamic;        /* has a program interpreter */
+    const char *sanitizer; /* "ASan", "TSan", "MSan", "HWASan" or NULL */
+    char interp[256];
+    char shebang[256];   /* first line of a script, without "#!"; "" when none */
+};
+int tw_elf_inspect(const char *path, struct tw_elf *out); /* 0, or -1 with errno */
+bool tw_program_is_privileged(const char *path);          /* exec would enter the loader's secure mode */
+/* The paths that exec tries for argv[0], in order; NULL-terminated (tw_free each and the array). path_value may be NULL. */
+char **tw_program_candidates(const char *name, const char *path_value, struct twin_error *err);
+/* The first of them that is an executable file (malloc'ed), or NULL (then err is set only for TWIN_ENOMEM). */
+char *tw_program_find(const char *name, const char *path_value, struct twin_error *err);
+void tw_strings_free(char **v);
+
+struct tw_spawn {
+    char *const *argv;
+    char *const *env;
+    const char *path_value;  /* PATH of the job */
+    const char *dir;         /* working folder; NULL = ours */
+    int fd[3];               /* for 0, 1, 2; -1 = leave as it is */
+    sigset_t mask;           /* the mask to run under */
+    bool ignore_sigchld;     /* SIGCHLD was ignored when we were started */
+    /* out */
+    pid_t pid;
+    int exec_fd;             /* readable: an errno when exec failed, end of file when it worked */
+};
+int tw_spawn_start(struct tw_spawn *s, struct twin_error *err);
+/* Explains errno number `error` of a failed exec; *exit_code is 127 or 126. malloc'ed, NULL = no memory. */
+char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code);
+
+/* ---- output (stream.c) */
+struct tw_stream {
+    const char *name;
+    int source;          /* our end of the pipe or pseudo-terminal; -1 after its end */
+    int job_end;         /* the job's end, closed after the fork */
+    int sink;            /* where it is passed on to; -1 = nowhere (any more) */
+    bool sink_is_ours;   /* opened by us without blocking; else the process's own descriptor */
+    bool sink_is_socket;
+    bool pty;
+    int terminal;        /* descriptor whose window size the pty follows */
+    int store;           /* file in the run folder; -1 = no more */
+    int store_errno;     /* why not */
+    uint64_t bytes, stored, cap;
+    void *sha;           /* EVP_MD_CTX */
+    char *chunk;         /* what was read last and is not passed on completely */
+    size_t chunk_len, chunk_off;
+    uint64_t must_drain; /* bytes that were in the pipe when the job ended */
+};
+/* fd: 1 or 2. */
+int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, bool show, uint64_t cap, struct twin_error *err);
+void tw_stream_pump(struct tw_stream *s);       /* source is readable */
+void tw_stream_pass_on(struct tw_stream *s);    /* sink is writable, or was never asked */
+bool tw_stream_is_stuck(const struct tw_stream *s); /* has something that the sink did not take yet */
+void tw_stream_job_ended(struct tw_stream *s);
+bool tw_stream_drained(const struct tw_stream *s);
+void tw_stream_resize(struct tw_stream *s);     /* after SIGWINCH */
+void tw_stream_finish(struct tw_stream *s, char sha256[65]);
+void tw_stream_close(struct tw_stream *s);
+void tw_sha256_hex(void *ctx, char out[65]);
+
+/* ---- input (input.c) */
+struct tw_input {
+    int child_fd;       /* what the job gets as descriptor 0; -1 = ours as it is */
+    int source;         /* our stdin while it is pumped; -1 = not pumped, or at its end */
+    int sink;           /* our end of the job's stdin; -1 = none (any more) */
+    int spool;          /* what was read so far, shared by the runs of a check */
+    uint64_t replay, replay_end; /* spooled bytes still to be given */
+    int64_t rewind_to;  /* offset to restore in our own stdin after the run; -1 = leave */
+    bool spool_failed;
+    char *chunk;
+    size_t chunk_len, chunk_off;
+};
+int tw_input_open(struct tw_input *in, const char *spool_path, struct twin_error *err);
+bool tw_input_wants_source(const struct tw_input *in);
+bool tw_input_wants_sink(const struct tw_input *in);
+void tw_input_pump(struct tw_input *in, bool source_ready);
+void tw_input_close(struct tw_input *in, struct twin_run *run);
+
+/* ---- the agents' shared page (progress.c) */
+#define TW_PROGRESS_SLOTS 64
+#define TW_PROGRESS_BYTES (TW_PROGRESS_SLOTS * 64)
+void *tw_progress_create(const char *run_dir, struct twin_error *err);
+void tw_progress_unmap(void *page);
+/* Fills step and records. Returns true when every rank that records has finished at least max_steps (and one records). */
+bool tw_progress_read(const void *page, uint32_t max_steps, struct twin_progress *p);
+
+/* ---- processes (tree.c) */
+struct tw_tree;
+struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why, struct twin_error *err);
+void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv);
+void tw_tree_sample(struct tw_tree *t, bool force); /* cheap when no process was created since; keeps to 1% of one core */
+uint32_t tw_tree_alive(const struct tw_tree *t);
+uint32_t tw_tree_armed(struct tw_tree *t);
+enum tw_kill_scope { TW_KILL_ALL, TW_KILL_GROUP, TW_KILL_OTHERS }; /* in our process group; outside of it */
+void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope); /* parents before children */
+int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *err); /* fills run->processes */
+void tw_tree_free(struct tw_tree *t);
+/* Start time of a process in clock ticks since boot, 0 when there is none. */
+uint64_t tw_process_start_ticks(pid_t pid);
+
+/* ---- files (files.c, scratch.c) */
+enum { TW_FILES_MAX = 20000, TW_FILES_DEPTH = 16 };
+#define TW_FILES_HASH_BYTES ((uint64_t)2 << 30)
+struct tw_snapshot;
+struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct twin_error *err);
+int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home, struct twin_error *err);
+void tw_snapshot_free(struct tw_snapshot *s);
+bool tw_files_is_bulk(const char *name); /* .git, node_modules, ...: never looked into */
+/* Copies the folder `from` to `to` (made here), leaving out the home. */
+int tw_scratch_copy(const char *from, const char *to, const char *home, struct twin_run *run, struct twin_error *err);
+
+/* ---- the running job (supervise.c) */
+struct tw_job {
+    const struct twin_launch_options *o;
+    struct twin_run *run;
+    struct tw_spawn spawn;
+    struct tw_stream stream[2];
+    struct tw_input input;
+    struct tw_tree *tree;
+    void *progress;
+    int signal_fd;
+    uint64_t start_ns, end_ns;
+    int exec_errno;          /* of a failed exec */
+    bool started, ended;
+    int status;              /* from waitpid */
+    enum tw_stop { TW_STOP_NO, TW_STOP_STEPS, TW_STOP_ASKED, TW_STOP_SIGNAL } stop;
+    int stop_signal;         /* which signal told us to stop */
+    uint64_t stop_ns, kill_ns, grace_ns; /* when asked to end, when killed (0 = not yet), time between */
+    uint64_t next_tick_ns, next_look_ns;
+    int steps_reached;       /* consecutive ticks at which all ranks had max_steps */
+};
+void tw_supervise(struct tw_job *job);
+
+/* ---- run folder (run_save.c, run_load.c, home.c) */
+struct tw_run_extra {        /* what run.json says beyond struct twin_run */
+    const struct twin_launch_options *o;
+    const char *launched_from;
+    const struct tw_env *env;
+    const struct tw_agent_setup *agent;
+    const struct tw_stream *stream; /* two; NULL before the job */
+    bool complete;           /* with the outcome */
+};
+int tw_run_save(const struct twin_run *run, const struct tw_run_extra *x, struct twin_error *err);
+const char *tw_outcome_name(enum twin_outcome o);
+int tw_outcome_parse(const char *s, enum twin_outcome *out);
+int tw_run_find_traces(struct twin_run *run, struct twin_error *err);
+/* Absolute path of the home in force for `home` (NULL = default). */
+char *tw_home_path(const char *home, struct twin_error *err);
+#endif

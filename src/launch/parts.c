@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIBRARY "libtwinrun.so"
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory looking for twinrun's own parts");
+}
+
+/* Sets *slot to <folder>/<name>, resolved, if that is a file and nothing was found before. */
+static int take_library(char **slot, const char *folder, const char *name, struct twin_error *err)
+{
+    if (*slot)
+        return 0;
+    char *path = tw_path_join(folder, name);
+    char real[PATH_MAX];
+    int rc = path ? 0 : no_memory(err);
+    if (path && is_file(path) && realpath(path, real) && !(*slot = tw_strdup(real)))
+        rc = no_memory(err);
+    tw_free(path);
+    return rc;
+}
+
+/* Takes <folder>/<name> as the Python half if it has the sitecustomize. */
+static int take_python(struct twin_parts *p, const char *folder, const char *name, struct twin_error *err)
+{
+    if (p->python_dir)
+        return 0;
+    char *joined = tw_path_join(folder, name);
+    char *site = joined ? tw_path_join(joined, "twinrun/_site/sitecustomize.py") : NULL;
+    char real[PATH_MAX];
+    int rc = site ? 0 : no_memory(err);
+    if (site && is_file(site) && realpath(joined, real)) {
+        p->python_dir = tw_strdup(real);
+        p->site_dir = tw_printf("%s/twinrun/_site", real);
+        if (!p->python_dir || !p->site_dir)
+            rc = no_memory(err);
+    }
+    tw_free(site);
+    tw_free(joined);
+    return rc;
+}
+
+/* The folders to look into, relative to the executable's, first match wins for each half:
+ * the wheel (everything beside the executable), the build tree, an installation, the same with Debian's library folders. */
+static const struct { const char *library, *python; } places[] = {
+    {LIBRARY, "agent"},
+    {"../agents/" LIBRARY, "../../python"},
+    {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python"},
+    {"../lib64/twinrun/" LIBRARY, "../lib64/twinrun/python"},
+#if defined(__x86_64__)
+    {"../lib/x86_64-linux-gnu/twinrun/" LIBRARY, "../lib/x86_64-linux-gnu/twinrun/python"},
+#elif defined(__aarch64__)
+    {"../lib/aarch64-linux-gnu/twinrun/" LIBRARY, "../lib/aarch64-linux-gnu/twinrun/python"},
+#endif
+};
+
+int twin_parts_find(struct twin_parts *out, struct twin_error *err)
+{
+    char self[PATH_MAX];
+    *out = (struct twin_parts){0};
+    int rc = 0;
+    const char *given = getenv("TWINRUN_LIBDIR");
+    if (given && *given) {
+        rc = take_library(&out->agent_library, given, LIBRARY, err);
+        if (rc == 0)
+            rc = take_python(out, given, "python", err);
+        if (rc == 0)
+            rc = take_python(out, given, "agent", err);
+    }
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n > 0 && rc == 0) {
+        self[n] = '\0';
+        char *slash = strrchr(self, '/');
+        if (slash)
+            slash[slash == self] = '\0';
+        for (size_t i = 0; rc == 0 && i < sizeof places / sizeof places[0]; i++) {
+            rc = take_library(&out->agent_library, self, places[i].library, err);
+            if (rc == 0)
+                rc = take_python(out, self, places[i].python, err);
+        }
+    }
+    if (rc != 0)
+        twin_parts_free(out);
+    return rc;
+}
+
+void twin_parts_free(struct twin_parts *p)
+{
+    tw_free(p->agent_library);
+    tw_free(p->python_dir);
+    tw_free(p->site_dir);
+    *p = (struct twin_parts){0};
+}

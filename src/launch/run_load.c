@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { RUN_JSON_MAX = 64 << 20, ITEMS_MAX = 1 << 20 };
+
+static const char *const level_names[] = {"steps", "tensors", "modules", "ops"};
+static const char *const outcome_names[] = {"exited", "signaled", "not-started", "stopped", "interrupted"};
+
+const char *twin_level_name(enum twin_level l)
+{
+    return (unsigned)l < 4 ? level_names[l] : "unknown";
+}
+
+static int index_of(const char *s, const char *const *names, int n)
+{
+    int i = 0;
+    while (i < n && strcmp(s, names[i]) != 0)
+        i++;
+    return i < n ? i : -1;
+}
+
+int twin_level_parse(const char *s, enum twin_level *out)
+{
+    int i = index_of(s, level_names, 4);
+    if (i < 0)
+        return TWIN_EINVAL;
+    *out = (enum twin_level)i;
+    return 0;
+}
+
+const char *tw_outcome_name(enum twin_outcome o)
+{
+    return (unsigned)o < 5 ? outcome_names[o] : "unknown";
+}
+
+int tw_outcome_parse(const char *s, enum twin_outcome *out)
+{
+    int i = index_of(s, outcome_names, 5);
+    if (i < 0)
+        return TWIN_EINVAL;
+    *out = (enum twin_outcome)i;
+    return 0;
+}
+
+void twin_run_free(struct twin_run *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->argc; i++)
+        tw_free(r->argv[i]);
+    for (size_t i = 0; i < r->trace_count; i++)
+        tw_free(r->traces[i]);
+    for (size_t i = 0; i < r->process_count; i++) {
+        tw_free(r->processes[i].argv);
+        tw_free(r->processes[i].why);
+    }
+    for (size_t i = 0; i < r->file_count; i++) {
+        tw_free(r->files[i].path);
+        tw_free(r->files[i].why);
+    }
+    for (size_t i = 0; i < r->note_count; i++)
+        tw_free(r->notes[i]);
+    char *strings[] = {r->dir, r->id, r->label, r->cwd, r->host, r->message};
+    for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
+        tw_free(strings[i]);
+    tw_free(r->argv);
+    tw_free(r->traces);
+    tw_free(r->processes);
+    tw_free(r->files);
+    tw_free(r->notes);
+    tw_free(r);
+}
+
+int tw_launch_grow(void *array, size_t n, size_t size, struct twin_error *err)
+{
+    /* Room is always the next power of two, at least 8: it need not be stored. */
+    if (n != 0 && (n < 8 || (n & (n - 1)) != 0))
+        return 0;
+    void *old;
+    memcpy(&old, array, sizeof old);
+    void *grown = tw_reallocarray(old, n ? n * 2 : 8, size);
+    if (!grown)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu items", n + 1);
+    memcpy(array, &grown, sizeof grown);
+    return 0;
+}
+
+/* ---- traces */
+
+struct trace_name { long rank, pid; char *path; };
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct trace_name *x = a, *y = b;
+    if (x->rank != y->rank)
+        return (x->rank > y->rank) - (x->rank < y->rank);
+    if (x->pid != y->pid)
+        return (x->pid > y->pid) - (x->pid < y->pid);
+    return strcmp(x->path, y->path);
+}
+
+static int collect_traces(DIR *d, const char *folder, struct trace_name **list, size_t *n, struct twin_error *err)
+{
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!tw_ends(e->d_name, ".twt") || e->d_name[0] == '.')
+            continue;
+        if (*n == ITEMS_MAX)
+            return twin_error_set(err, TWIN_ELIMIT, "%s holds more than %d traces", folder, ITEMS_MAX);
+        int rc = tw_launch_grow(list, *n, sizeof **list, err);
+        if (rc)
+            return rc;
+        struct trace_name *t = &(*list)[*n];
+        *t = (struct trace_name){.rank = LONG_MAX, .pid = LONG_MAX, .path = tw_path_join(folder, e->d_name)};
+        if (!t->path)
+            return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", folder);
+        ++*n;
+        if (sscanf(e->d_name, "%ld.%ld", &t->rank, &t->pid) != 2)
+            t->rank = t->pid = LONG_MAX; /* not named as agents do: last */
+    }
+    return 0;
+}
+
+int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
+{
+    struct trace_name *list = NULL;
+    size_t n = 0;
+    char *folder = tw_path_join(run->dir, "ranks");
+    if (!folder)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", run->dir);
+    DIR *d = opendir(folder);
+    int rc = d ? collect_traces(d, folder, &list, &n, err) : errno == ENOENT ? 0 : twin_error_system(err, "cannot list %s", folder);
+    if (d)
+        closedir(d);
+    if (rc == 0 && n > 0) {
+        qsort(list, n, sizeof *list, by_rank);
+        run->traces = tw_calloc(n, sizeof *run->traces);
+        if (!run->traces)
+            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", folder);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (rc == 0 && run->traces)
+            run->traces[run->trace_count++] = list[i].path;
+        else
+            tw_free(list[i].path);
+    }
+    tw_free(list);
+    tw_free(folder);
+    return rc;
+}
+
+/* ---- run.json: every field is typed; the first one that is missing or of another type is named */
+
+struct reader {
+    const char *path;
+    struct twin_error *err;
+    int rc;
+};
+
+static void bad(struct reader *r, const char *key, const char *expected)
+{
+    if (r->rc == 0)
+        r->rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: field \"%s\" is not %s", r->path, key, expected);
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A byte string: a JSON string, or {"hex": ...}. NULL when it is neither. */
+static char *text_of(struct reader *r, json_t *v, const char *key)
+{
+    const char *s = json_string_value(v), *hex = json_string_value(json_object_get(v, "hex"));
+    char *out = NULL;
+    if (s && strlen(s) == json_string_length(v)) {
+        out = tw_strdup(s);
+    } else if (hex && strlen(hex) % 2 == 0) {
+        size_t n = strlen(hex) / 2;
+        out = tw_malloc(n + 1);
+        for (size_t i = 0; out && i < n; i++) {
+            int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
+            if (high < 0 || low < 0 || (high == 0 && low == 0)) {
+                tw_free(out);
+                bad(r, key, "a string of hexadecimal digits");
+                return NULL;
+            }
+            out[i] = (char)(high << 4 | low);
+        }
+        if (out)
+            out[n] = '\0';
+    } else {
+        bad(r, key, "a string");
+        return NULL;
+    }
+    if (!out && r->rc == 0)
+        r->rc = twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+    return out;
+}
+
+static char *text(struct reader *r, json_t *o, const char *key)
+{
+    return text_of(r, json_object_get(o, key), key);
+}
+
+static char *text_or_null(struct reader *r, json_t *o, const char *key)
+{
+    json_t *v = json_object_get(o, key);
+    return !v || json_is_null(v) ? NULL : text_of(r, v, key);
+}
+
+static int64_t integer(struct reader *r, json_t *o, const char *key, int64_t low, int64_t high)
+{
+    json_t *v = json_object_get(o, key);
+    if (!json_is_integer(v) || json_integer_value(v) < low || json_integer_value(v) > high) {
+        bad(r, key, "a whole number in its range");
+        return low;
+    }
+    return json_integer_value(v);
+}
+
+static bool boolean(struct reader *r, json_t *o, const char *key)
+{
+    json_t *v = json_object_get(o, key);
+    if (!json_is_boolean(v))
+        bad(r, key, "true or false");
+    return json_is_true(v);
+}
+
+static double number(struct reader *r, json_t *o, const char *key)
+{
+    json_t *v = json_object_get(o, key);
+    if (!json_is_number(v))
+        bad(r, key, "a number");
+    return json_number_value(v);
+}
+
+static void digest(struct reader *r, json_t *o, const char *key, char out[65])
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    size_t n = s ? strlen(s) : 1;
+    if ((n != 0 && n != 64) || (s && strspn(s, "0123456789abcdef") != n))
+        bad(r, key, "a SHA-256 in 64 hexadecimal digits, or empty");
+    else
+        memcpy(out, s, n + 1);
+}
+
+/* Room for the items of array `key`; NULL and *n = 0 when it is empty or wrong. */
+static void *items(struct reader *r, json_t *o, const char *key, size_t size, json_t **array)
+{
+    *array = json_object_get(o, key);
+    if (!json_is_array(*array) || json_array_size(*array) > ITEMS_MAX) {
+        bad(r, key, "a list");
+        *array = NULL;
+        return NULL;
+    }
+    void *p = tw_calloc(json_array_size(*array) + 1, size);
+    if (!p && r->rc == 0)
+        r->rc = twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+    return p;
+}
+
+static void read_strings(struct reader *r, json_t *o, const char *key, char ***out, size_t *n)
+{
+    json_t *a;
+    *out = items(r, o, key, sizeof **out, &a);
+    for (size_t i = 0; *out && r->rc == 0 && i < json_array_size(a); i++)
+        if (((*out)[i] = text_of(r, json_array_get(a, i), key)))
+            ++*n;
+}
+
+static void read_processes(struct reader *r, json_t *o, struct twin_run *run)
+{
+    json_t *a;
+    run->processes = items(r, o, "processes", sizeof *run->processes, &a);
+    for (size_t i = 0; run->processes && r->rc == 0 && i < json_array_size(a); i++) {
+        json_t *v = json_array_get(a, i);
+        struct twin_run_process *p = &run->processes[run->process_count++];
+        p->pid = (int)integer(r, v, "pid", 0, INT_MAX);
+        p->ppid = (int)integer(r, v, "ppid", 0, INT_MAX);
+        p->argv = text(r, v, "argv");
+        p->armed = boolean(r, v, "armed");
+        p->why = text_or_null(r, v, "why");
+        p->outlived = boolean(r, v, "outlived");
+    }
+}
+
+static void read_files(struct reader *r, json_t *o, struct twin_run *run)
+{
+    json_t *a;
+    run->files = items(r, o, "files", sizeof *run->files, &a);
+    for (size_t i = 0; run->files && r->rc == 0 && i < json_array_size(a); i++) {
+        json_t *v = json_array_get(a, i);
+        struct twin_run_file *f = &run->files[run->file_count++];
+        f->path = text(r, v, "path");
+        f->bytes = (uint64_t)integer(r, v, "bytes", 0, INT64_MAX);
+        digest(r, v, "sha256", f->sha256);
+        f->why = text_or_null(r, v, "why");
+        f->existed_before = boolean(r, v, "existed_before");
+    }
+    run->files_truncated = boolean(r, o, "files_truncated");
+}
+
+static void read_output(struct reader *r, json_t *o, const char *key, uint64_t *n, char sha256[65], bool *truncated)
+{
+    json_t *v = json_object_get(o, key);
+    if (!json_is_object(v)) {
+        bad(r, key, "an object");
+        return;
+    }
+    *n = (uint64_t)integer(r, v, "bytes", 0, INT64_MAX);
+    digest(r, v, "sha256", sha256);
+    *truncated = boolean(r, v, "truncated");
+}
+
+static void read_start(struct reader *r, json_t *o, struct twin_run *run)
+{
+    run->id = text(r, o, "id");
+    run->label = text(r, o, "label");
+    read_strings(r, o, "argv", &run->argv, &run->argc);
+    run->cwd = text(r, o, "cwd");
+    run->host = text(r, o, "host");
+    run->start_realtime_ns = integer(r, o, "start_realtime_ns", INT64_MIN, INT64_MAX);
+    char *level = text(r, o, "level");
+    if (level && twin_level_parse(level, &run->level) != 0)
+        bad(r, "level", "one of steps, tensors, modules, ops");
+    tw_free(level);
+    run->max_steps = (uint32_t)integer(r, o, "max_steps", 0, UINT32_MAX);
+    run->agents = boolean(r, o, "agents");
+    json_t *agent = json_object_get(o, "agent");
+    if (!json_is_object(agent))
+        bad(r, "agent", "an object");
+    else
+        run->agent_load_s = number(r, agent, "load_s");
+    read_strings(r, o, "notes", &run->notes, &run->note_count);
+}
+
+static void read_end(struct reader *r, json_t *o, struct twin_run *run)
+{
+    char *outcome = text(r, o, "outcome");
+    if (outcome && tw_outcome_parse(outcome, &run->outcome) != 0)
+        bad(r, "outcome", "one of exited, signaled, not-started, stopped, interrupted");
+    tw_free(outcome);
+    run->exit_code = (int)integer(r, o, "exit_code", 0, 255);
+    run->signal = (int)integer(r, o, "signal", 0, 255);
+    run->message = text(r, o, "message");
+    run->wall_s = number(r, o, "wall_s");
+    read_output(r, o, "stdout", &run->stdout_bytes, run->stdout_sha256, &run->stdout_truncated);
+    read_output(r, o, "stderr", &run->stderr_bytes, run->stderr_sha256, &run->stderr_truncated);
+    read_processes(r, o, run);
+    read_files(r, o, run);
+}
+
+static uint64_t size_of(const char *dir, const char *name)
+{
+    struct stat st;
+    char *path = tw_path_join(dir, name);
+    uint64_t n = path && stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+    tw_free(path);
+    return n;
+}
+
+static bool launcher_alive(json_t *o)
+{
+    char *boot = NULL;
+    size_t n = 0;
+    json_t *l = json_object_get(o, "launcher");
+    const char *then = json_string_value(json_object_get(l, "boot_id"));
+    json_int_t ticks = json_integer_value(json_object_get(l, "start_ticks")), pid = json_integer_value(json_object_get(l, "pid"));
+    if (tw_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) != 0)
+        return false;
+    bool same_boot = then && tw_starts(boot, then) && strlen(then) > 8;
+    tw_free(boot);
+    return same_boot && pid > 0 && pid < INT_MAX && ticks > 0 && tw_process_start_ticks((pid_t)pid) == (uint64_t)ticks;
+}
+
+/* A run whose launcher was killed (or still runs): what the agents and the streams left is all there is. */
+static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
+{
+    run->outcome = TWIN_RUN_INTERRUPTED;
+    run->exit_code = 128 + 9;
+    run->in_progress = launcher_alive(o);
+    run->message = tw_strdup(run->in_progress ? "this run is still going on: what is here so far is not all of it"
+                                               : "twinrun itself was ended before the job: its exit code, process table and files "
+                                                 "are not known; the traces hold what the agents had written");
+    if (!run->message && r->rc == 0)
+        r->rc = twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+    run->stdout_bytes = size_of(run->dir, "stdout");
+    run->stderr_bytes = size_of(run->dir, "stderr");
+    run->stdout_truncated = run->stderr_truncated = true;
+}
+
+static int check_schema(json_t *o, const char *path, struct twin_error *err)
+{
+    const char *schema = json_string_value(json_object_get(o, "schema"));
+    if (schema && strcmp(schema, "twinrun.run/1") == 0)
+        return 0;
+    if (schema && tw_starts(schema, "twinrun.run/"))
+        return twin_error_set(err, TWIN_EVERSION, "%s: this twinrun reads twinrun.run/1, the run was written as %s", path, schema);
+    return twin_error_set(err, TWIN_EFORMAT, "%s: not a run: expected \"schema\": \"twinrun.run/1\", found %s", path,
+                          schema ? schema : "none");
+}
+
+static int parse(const char *path, json_t **out, struct twin_error *err)
+{
+    char *data = NULL;
+    size_t n = 0;
+    json_error_t where;
+    int rc = tw_read_file(path, RUN_JSON_MAX, &data, &n, err);
+    if (rc)
+        return rc;
+    *out = json_loadb(data, n, JSON_REJECT_DUPLICATES, &where);
+    tw_free(data);
+    if (!*out && json_error_code(&where) == json_error_out_of_memory)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+    if (!*out)
+        return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line, where.column, where.text);
+    return check_schema(*out, path, err);
+}
+
+int twin_run_load(const char *dir, struct twin_run **out, struct twin_error *err)
+{
+    *out = NULL;
+    json_t *o = NULL;
+    struct twin_run *run = tw_calloc(1, sizeof *run);
+    char *path = NULL;
+    int rc = run ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory loading the run %s", dir);
+    if (rc == 0 && !(run->dir = tw_path_absolute(dir, err)))
+        rc = TWIN_ENOMEM;
+    if (rc == 0 && !(path = tw_path_join(run->dir, "run.json")))
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory loading the run %s", dir);
+    if (rc == 0)
+        rc = parse(path, &o, err);
+    if (rc == 0) {
+        struct reader r = {.path = path, .err = err};
+        read_start(&r, o, run);
+        if (json_object_get(o, "outcome"))
+            read_end(&r, o, run);
+        else
+            infer_end(&r, o, run);
+        rc = r.rc;
+    }
+    if (rc == 0)
+        rc = tw_run_find_traces(run, err);
+    if (rc == 0)
+        *out = run;
+    else
+        twin_run_free(run);
+    json_decref(o);
+    tw_free(path);
+    return rc;
+}

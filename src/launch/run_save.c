@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/*
+ * Writes run.json (schema twinrun.run/1, docs/format/run-folder.md). Building a JSON value can only fail for lack of
+ * memory; the builder remembers that and the end looks once.
+ */
+struct builder { bool failed; };
+
+static json_t *checked(struct builder *b, json_t *v)
+{
+    if (!v)
+        b->failed = true;
+    return v;
+}
+
+static void put(struct builder *b, json_t *object, const char *key, json_t *value)
+{
+    if (!checked(b, value) || json_object_set_new(object, key, value) != 0) /* takes the reference in any case */
+        b->failed = true;
+}
+
+static void add(struct builder *b, json_t *array, json_t *value)
+{
+    if (!checked(b, value) || json_array_append_new(array, value) != 0)
+        b->failed = true;
+}
+
+/* Names of files and arguments are bytes: a JSON string when they are valid UTF-8, else {"hex": "..."}. */
+static json_t *bytes(const char *s)
+{
+    json_t *v = json_string(s);
+    if (v)
+        return v;
+    size_t n = strlen(s);
+    char *hex = tw_malloc(2 * n + 1);
+    if (!hex)
+        return NULL;
+    tw_hex(s, n, hex);
+    v = json_pack("{s:s}", "hex", hex);
+    tw_free(hex);
+    return v;
+}
+
+static json_t *bytes_or_null(const char *s)
+{
+    return s ? bytes(s) : json_null();
+}
+
+static json_t *strings(struct builder *b, char *const *v, size_t n)
+{
+    json_t *a = checked(b, json_array());
+    for (size_t i = 0; i < n; i++)
+        add(b, a, bytes(v[i]));
+    return a;
+}
+
+static json_t *kept_environment(struct builder *b, const struct tw_env *e)
+{
+    json_t *o = checked(b, json_object());
+    for (size_t i = 0; i < e->n; i++) {
+        if (!tw_env_is_kept(e->v[i]))
+            continue;
+        size_t n = strcspn(e->v[i], "=");
+        char *name = tw_strndup(e->v[i], n);
+        if (name)
+            put(b, o, name, bytes(e->v[i] + n + 1));
+        else
+            b->failed = true;
+        tw_free(name);
+    }
+    return o;
+}
+
+static json_t *machine(struct builder *b)
+{
+    struct utsname u;
+    char *text = NULL, model[256] = "";
+    size_t n = 0;
+    json_t *o = checked(b, json_object());
+    if (uname(&u) == 0) {
+        put(b, o, "system", bytes(u.sysname));
+        put(b, o, "release", bytes(u.release));
+        put(b, o, "version", bytes(u.version));
+        put(b, o, "machine", bytes(u.machine));
+    }
+    if (tw_read_file("/proc/cpuinfo", 16 << 20, &text, &n, NULL) == 0) {
+        const char *p = strstr(text, "model name");
+        p = p ? strchr(p, ':') : NULL;
+        if (p)
+            snprintf(model, sizeof model, "%.*s", (int)strcspn(p + 1 + (p[1] == ' '), "\n"), p + 1 + (p[1] == ' '));
+        tw_free(text);
+    }
+    put(b, o, "cpu", bytes(model));
+    put(b, o, "cpus", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+    return o;
+}
+
+/* Enough to tell later whether the process that writes this is still alive: pids are used again, boots come and go. */
+static json_t *launcher(struct builder *b)
+{
+    char *boot = NULL;
+    size_t n = 0;
+    json_t *o = checked(b, json_object());
+    put(b, o, "pid", json_integer(getpid()));
+    put(b, o, "start_ticks", json_integer((json_int_t)tw_process_start_ticks(getpid())));
+    if (tw_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) == 0) {
+        boot[strcspn(boot, "\n")] = '\0';
+        put(b, o, "boot_id", bytes(boot));
+        tw_free(boot);
+    }
+    return o;
+}
+
+static json_t *processes(struct builder *b, const struct twin_run *run)
+{
+    json_t *a = checked(b, json_array());
+    for (size_t i = 0; i < run->process_count; i++) {
+        const struct twin_run_process *p = &run->processes[i];
+        json_t *o = checked(b, json_object());
+        put(b, o, "pid", json_integer(p->pid));
+        put(b, o, "ppid", json_integer(p->ppid));
+        put(b, o, "argv", bytes(p->argv));
+        put(b, o, "armed", json_boolean(p->armed));
+        put(b, o, "why", bytes_or_null(p->why));
+        put(b, o, "outlived", json_boolean(p->outlived));
+        add(b, a, o);
+    }
+    return a;
+}
+
+static json_t *files(struct builder *b, const struct twin_run *run)
+{
+    json_t *a = checked(b, json_array());
+    for (size_t i = 0; i < run->file_count; i++) {
+        const struct twin_run_file *f = &run->files[i];
+        json_t *o = checked(b, json_object());
+        put(b, o, "path", bytes(f->path));
+        put(b, o, "bytes", json_integer((json_int_t)f->bytes));
+        put(b, o, "sha256", bytes(f->sha256));
+        put(b, o, "why", bytes_or_null(f->why));
+        put(b, o, "existed_before", json_boolean(f->existed_before));
+        add(b, a, o);
+    }
+    return a;
+}
+
+static json_t *output(struct builder *b, uint64_t n, const struct tw_stream *s, const char *sha256, bool truncated)
+{
+    json_t *o = checked(b, json_object());
+    put(b, o, "bytes", json_integer((json_int_t)n));
+    put(b, o, "stored_bytes", json_integer(s ? (json_int_t)s->stored : 0));
+    put(b, o, "sha256", bytes(sha256));
+    put(b, o, "truncated", json_boolean(truncated));
+    return o;
+}
+
+static void put_start(struct builder *b, json_t *o, const struct twin_run *run, const struct tw_run_extra *x)
+{
+    char version[] = "twinrun.run/1";
+    put(b, o, "schema", bytes(version));
+    put(b, o, "id", bytes(run->id));
+    put(b, o, "label", bytes(run->label));
+    put(b, o, "argv", strings(b, run->argv, run->argc));
+    put(b, o, "cwd", bytes(run->cwd));
+    put(b, o, "launched_from", bytes(x->launched_from));
+    put(b, o, "fresh_dir", json_boolean(x->o->fresh_dir));
+    put(b, o, "host", bytes(run->host));
+    put(b, o, "machine", machine(b));
+    put(b, o, "launcher", launcher(b));
+    put(b, o, "start_realtime_ns", json_integer(run->start_realtime_ns));
+    put(b, o, "level", bytes(twin_level_name(run->level)));
+    put(b, o, "window", json_pack("[I,I]", (json_int_t)x->o->window_first, (json_int_t)x->o->window_last));
+    put(b, o, "max_steps", json_integer(run->max_steps));
+    put(b, o, "sketch_every", json_integer(x->o->sketch_every));
+    put(b, o, "lossless", json_boolean(x->o->lossless));
+    put(b, o, "agents", json_boolean(run->agents));
+    json_t *agent = checked(b, json_object());
+    put(b, agent, "library", bytes_or_null(x->agent->library ? x->agent->library : x->agent->parts.agent_library));
+    put(b, agent, "site_dir", bytes_or_null(x->agent->parts.site_dir));
+    put(b, agent, "preloaded", json_boolean(x->agent->preload));
+    put(b, agent, "why", bytes_or_null(x->agent->why));
+    put(b, agent, "load_s", json_real(run->agent_load_s));
+    put(b, o, "agent", agent);
+    put(b, o, "env", kept_environment(b, x->env));
+    put(b, o, "notes", strings(b, run->notes, run->note_count));
+}
+
+static void put_end(struct builder *b, json_t *o, const struct twin_run *run, const struct tw_run_extra *x)
+{
+    put(b, o, "outcome", bytes(tw_outcome_name(run->outcome)));
+    put(b, o, "exit_code", json_integer(run->exit_code));
+    put(b, o, "signal", json_integer(run->signal));
+    put(b, o, "message", bytes(run->message));
+    put(b, o, "wall_s", json_real(run->wall_s));
+    put(b, o, "stdout", output(b, run->stdout_bytes, x->stream ? &x->stream[0] : NULL, run->stdout_sha256, run->stdout_truncated));
+    put(b, o, "stderr", output(b, run->stderr_bytes, x->stream ? &x->stream[1] : NULL, run->stderr_sha256, run->stderr_truncated));
+    put(b, o, "processes", processes(b, run));
+    put(b, o, "files", files(b, run));
+    put(b, o, "files_truncated", json_boolean(run->files_truncated));
+}
+
+static int append(const char *text, size_t n, void *data)
+{
+    return tw_buf_append(data, text, n) == 0 ? 0 : -1;
+}
+
+int tw_run_save(const struct twin_run *run, const struct tw_run_extra *x, struct twin_error *err)
+{
+    struct builder b = {0};
+    struct tw_buf text = {0};
+    char *path = tw_path_join(run->dir, "run.json");
+    json_t *o = checked(&b, json_object());
+    put_start(&b, o, run, x);
+    if (x->complete)
+        put_end(&b, o, run, x);
+    int rc = 0;
+    if (b.failed || !path || json_dump_callback(o, append, &text, JSON_INDENT(1) | JSON_ENSURE_ASCII) != 0 || tw_buf_puts(&text, "\n") != 0)
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory writing run.json of %s", run->dir);
+    else
+        rc = tw_write_file_atomic(path, text.data, text.len, err);
+    json_decref(o);
+    tw_buf_free(&text);
+    tw_free(path);
+    return rc;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What the C library uses when PATH is not set at all. */
+#define DEFAULT_PATH "/bin:/usr/bin"
+
+char **tw_program_candidates(const char *name, const char *path_value, struct twin_error *err)
+{
+    const char *path = strchr(name, '/') ? NULL : path_value ? path_value : DEFAULT_PATH;
+    size_t n = 1, used = 0;
+    for (const char *p = path; p && *p; p++)
+        n += *p == ':';
+    char **list = tw_calloc(n + 1, sizeof *list);
+    if (!list)
+        goto no_memory;
+    if (!path) {
+        list[0] = tw_strdup(name);
+        if (!list[0])
+            goto no_memory;
+        return list;
+    }
+    for (const char *p = path;; p++) {
+        size_t len = strcspn(p, ":");
+        /* An empty element means the working folder. */
+        list[used] = len ? tw_printf("%.*s%s%s", (int)len, p, p[len - 1] == '/' ? "" : "/", name) : tw_printf("./%s", name);
+        if (!list[used++])
+            goto no_memory;
+        p += len;
+        if (!*p)
+            return list;
+    }
+no_memory:
+    tw_strings_free(list);
+    twin_error_set(err, TWIN_ENOMEM, "out of memory looking for %s", name);
+    return NULL;
+}
+
+char *tw_program_find(const char *name, const char *path_value, struct twin_error *err)
+{
+    char **list = tw_program_candidates(name, path_value, err);
+    char *found = NULL;
+    for (size_t i = 0; list && list[i] && !found; i++) {
+        struct stat st;
+        if (stat(list[i], &st) == 0 && S_ISREG(st.st_mode) && access(list[i], X_OK) == 0) {
+            found = tw_strdup(list[i]);
+            if (!found)
+                twin_error_set(err, TWIN_ENOMEM, "out of memory looking for %s", name);
+        }
+    }
+    tw_strings_free(list);
+    return found;
+}
+
+/* Everything below the fork uses async-signal-safe calls only: the caller may have threads. */
+static void exec_candidates(char *const *candidates, const char **shell_argv, const struct tw_spawn *s, int report)
+{
+    int last = ENOENT;
+    for (size_t i = 0; candidates[i]; i++) {
+        execve(candidates[i], s->argv, s->env);
+        int error = errno;
+        if (error == ENOEXEC) { /* a script without "#!": what every shell and execvp do */
+            shell_argv[1] = candidates[i];
+            execve(shell_argv[0], (char *const *)shell_argv, s->env);
+            error = errno == ENOENT ? ENOEXEC : errno;
+        }
+        if (error == EACCES)
+            last = EACCES; /* remembered, but a later folder may have it */
+        else if (error != ENOENT && error != ENOTDIR && error != ENODEV && error != ESTALE && error != ETIMEDOUT) {
+            last = error;
+            break;
+        }
+    }
+    while (write(report, &last, sizeof last) < 0 && errno == EINTR)
+        ;
+    _exit(last == ENOENT || last == ENOTDIR ? 127 : 126);
+}
+
+static void child(const struct tw_spawn *s, char *const *candidates, const char **shell_argv, int report)
+{
+    int error = 0;
+    for (int fd = 0; fd < 3 && !error; fd++)
+        if (s->fd[fd] >= 0 && dup2(s->fd[fd], fd) < 0)
+            error = errno;
+    if (!error && s->dir && chdir(s->dir) != 0)
+        error = errno;
+    if (s->ignore_sigchld)
+        signal(SIGCHLD, SIG_IGN);
+    sigprocmask(SIG_SETMASK, &s->mask, NULL);
+    if (!error)
+        exec_candidates(candidates, shell_argv, s, report);
+    while (write(report, &error, sizeof error) < 0 && errno == EINTR)
+        ;
+    _exit(126);
+}
+
+int tw_spawn_start(struct tw_spawn *s, struct twin_error *err)
+{
+    int report[2] = {-1, -1}, rc = 0;
+    size_t argc = 0;
+    while (s->argv[argc])
+        argc++;
+    char **candidates = tw_program_candidates(s->argv[0], s->path_value, err);
+    const char **shell_argv = tw_calloc(argc + 2, sizeof *shell_argv);
+    if (!candidates || !shell_argv) {
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory starting %s", s->argv[0]);
+        goto out;
+    }
+    shell_argv[0] = "/bin/sh";
+    for (size_t i = 1; i < argc; i++)
+        shell_argv[i + 1] = s->argv[i];
+    if (pipe2(report, O_CLOEXEC) != 0) {
+        rc = twin_error_system(err, "cannot make a pipe to start %s", s->argv[0]);
+        goto out;
+    }
+    s->pid = fork();
+    if (s->pid == 0)
+        child(s, candidates, shell_argv, report[1]);
+    if (s->pid < 0) {
+        rc = twin_error_system(err, "cannot make a process for %s", s->argv[0]);
+        close(report[0]);
+    } else {
+        s->exec_fd = report[0];
+    }
+    close(report[1]);
+out:
+    tw_strings_free(candidates);
+    tw_free(shell_argv);
+    return rc;
+}
+
+static char *explain_missing(const struct tw_spawn *s)
+{
+    const char *name = s->argv[0];
+    struct stat st;
+    if (!*name)
+        return tw_printf("cannot run '': the program's name is empty; give a command after --");
+    if (strchr(name, '/')) {
+        struct tw_elf elf;
+        if (stat(name, &st) != 0)
+            return tw_printf("cannot run %s: there is no such file", name);
+        if (tw_elf_inspect(name, &elf) == 0 && elf.shebang[0])
+            return tw_printf("cannot run %s: its first line names an interpreter that does not exist: #!%s", name, elf.shebang);
+        if (elf.interp[0])
+            return tw_printf("cannot run %s: it needs the loader %s, which does not exist here", name, elf.interp);
+        return tw_printf("cannot run %s: a folder on the way to it, or its interpreter, does not exist", name);
+    }
+    const char *path = s->path_value ? s->path_value : DEFAULT_PATH;
+    if (stat(name, &st) == 0 && S_ISREG(st.st_mode))
+        return tw_printf("cannot run %s: no such program in PATH (%s); there is a file of that name here: try ./%s", name, path, name);
+    return tw_printf("cannot run %s: no such program in PATH (%s)", name, path);
+}
+
+char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code)
+{
+    struct stat st;
+    *exit_code = error == ENOENT || error == ENOTDIR ? 127 : 126;
+    if (*exit_code == 127)
+        return explain_missing(s);
+    if (error == EACCES && stat(s->argv[0], &st) == 0 && S_ISDIR(st.st_mode))
+        return tw_printf("cannot run %s: it is a folder", s->argv[0]);
+    if (error == EACCES && strchr(s->argv[0], '/'))
+        return tw_printf("cannot run %s: permission denied (is it executable? try: chmod +x %s)", s->argv[0], s->argv[0]);
+    if (error == EACCES)
+        return tw_printf("cannot run %s: found in PATH, but not executable", s->argv[0]);
+    if (error == ENOEXEC)
+        return tw_printf("cannot run %s: not a program this machine can execute, and there is no /bin/sh", s->argv[0]);
+    if (error == E2BIG)
+        return tw_printf("cannot run %s: its arguments and environment are too long", s->argv[0]);
+    return tw_printf("cannot run %s: %s", s->argv[0], strerror(error));
+}

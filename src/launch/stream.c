@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 256 << 10, PIPE_BYTES = 1 << 20 };
+
+void tw_sha256_hex(void *ctx, char out[65])
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    out[0] = '\0';
+    if (ctx && EVP_DigestFinal_ex(ctx, digest, &n) == 1 && n == 32)
+        tw_hex(digest, n, out);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* The job sees a terminal where it would have seen one; its bytes stay as they are (no \n to \r\n: our own terminal does that). */
+static int open_pty(struct tw_stream *s, int terminal)
+{
+    struct termios modes;
+    char path[64];
+    s->source = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (s->source < 0 || grantpt(s->source) != 0 || unlockpt(s->source) != 0 || ptsname_r(s->source, path, sizeof path) != 0)
+        return -1;
+    s->job_end = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (s->job_end < 0 || tcgetattr(terminal, &modes) != 0)
+        return -1;
+    modes.c_oflag &= ~(tcflag_t)OPOST;
+    modes.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
+    if (tcsetattr(s->job_end, TCSANOW, &modes) != 0)
+        return -1;
+    s->pty = true;
+    s->terminal = terminal;
+    tw_stream_resize(s);
+    return 0;
+}
+
+void tw_stream_resize(struct tw_stream *s)
+{
+    struct winsize size;
+    if (s->pty && s->source >= 0 && ioctl(s->terminal, TIOCGWINSZ, &size) == 0)
+        ioctl(s->source, TIOCSWINSZ, &size);
+}
+
+/* A slow reader of ours must slow the job, not stop us from seeing signals. Opened anew, the non-blocking mode is our own;
+ * set on the inherited description it would reach the shell's. Files and devices never block: they are used as they are. */
+static void open_sink(struct tw_stream *s, int fd)
+{
+    struct stat st;
+    char path[32];
+    s->sink = -1;
+    if (fcntl(fd, F_GETFD) < 0 || fstat(fd, &st) != 0)
+        return; /* ours is closed: nothing to pass on to */
+    s->sink = fd;
+    s->sink_is_socket = S_ISSOCK(st.st_mode);
+    if (S_ISFIFO(st.st_mode) || isatty(fd)) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        int again = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (again >= 0) {
+            s->sink = again;
+            s->sink_is_ours = true;
+        }
+    }
+}
+
+static int open_source(struct tw_stream *s, int fd, bool show)
+{
+    int ends[2];
+    if (show && isatty(fd)) {
+        if (open_pty(s, fd) == 0)
+            return 0;
+        close_fd(&s->source); /* no pseudo-terminals here: a pipe does */
+        close_fd(&s->job_end);
+    }
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
+    s->source = ends[0];
+    s->job_end = ends[1];
+    fcntl(s->source, F_SETPIPE_SZ, PIPE_BYTES); /* fewer wake-ups; the default size works too */
+    return 0;
+}
+
+int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, bool show, uint64_t cap, struct twin_error *err)
+{
+    *s = (struct tw_stream){.name = fd == 1 ? "stdout" : "stderr", .source = -1, .job_end = -1, .sink = -1, .store = -1, .cap = cap};
+    char *path = tw_path_join(run_dir, s->name);
+    s->chunk = tw_malloc(CHUNK_BYTES);
+    s->sha = EVP_MD_CTX_new();
+    int rc = 0;
+    if (!path || !s->chunk || !s->sha || EVP_DigestInit_ex(s->sha, EVP_sha256(), NULL) != 1) {
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the job's %s", s->name);
+        goto out;
+    }
+    s->store = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (s->store < 0) {
+        rc = twin_error_system(err, "cannot write %s", path);
+        goto out;
+    }
+    if (open_source(s, fd, show) != 0 || fcntl(s->source, F_SETFL, O_NONBLOCK) != 0) {
+        rc = twin_error_system(err, "cannot make a pipe for the job's %s", s->name);
+        goto out;
+    }
+    if (show)
+        open_sink(s, fd);
+out:
+    tw_free(path);
+    return rc;
+}
+
+static void store(struct tw_stream *s, size_t n)
+{
+    uint64_t left = s->cap > s->stored ? s->cap - s->stored : 0;
+    size_t keep = n < left ? n : (size_t)left;
+    if (s->store < 0 || keep == 0)
+        return;
+    if (tw_write_all(s->store, s->chunk, keep) == 0) {
+        s->stored += keep;
+        return;
+    }
+    /* The job goes on; what is stored stays a prefix of what it printed. */
+    s->store_errno = errno;
+    if (ftruncate(s->store, (off_t)s->stored) != 0 || close(s->store) != 0)
+        s->store_errno = errno;
+    s->store = -1;
+}
+
+void tw_stream_pump(struct tw_stream *s)
+{
+    if (s->source < 0 || tw_stream_is_stuck(s))
+        return;
+    ssize_t n = read(s->source, s->chunk, CHUNK_BYTES);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n <= 0) { /* a pseudo-terminal whose last writer closed it says EIO */
+        close_fd(&s->source);
+        s->must_drain = 0;
+        return;
+    }
+    s->bytes += (uint64_t)n;
+    s->must_drain -= s->must_drain < (uint64_t)n ? s->must_drain : (uint64_t)n;
+    EVP_DigestUpdate(s->sha, s->chunk, (size_t)n);
+    store(s, (size_t)n);
+    s->chunk_len = (size_t)n;
+    s->chunk_off = 0;
+    tw_stream_pass_on(s);
+}
+
+void tw_stream_pass_on(struct tw_stream *s)
+{
+    while (s->sink >= 0 && s->chunk_off < s->chunk_len) {
+        const char *from = s->chunk + s->chunk_off;
+        size_t n = s->chunk_len - s->chunk_off;
+        ssize_t done = s->sink_is_socket ? send(s->sink, from, n, MSG_DONTWAIT | MSG_NOSIGNAL) : write(s->sink, from, n);
+        if (done > 0) {
+            s->chunk_off += (size_t)done;
+        } else if (done < 0 && errno == EAGAIN) {
+            return; /* poll will say when */
+        } else if (done == 0 || errno != EINTR) {
+            /* The reader went away (head, a closed window) or the disk behind it is full: the job keeps running, stored only. */
+            if (s->sink_is_ours)
+                close(s->sink);
+            s->sink = -1;
+        }
+    }
+    s->chunk_len = s->chunk_off = 0;
+}
+
+bool tw_stream_is_stuck(const struct tw_stream *s)
+{
+    return s->chunk_off < s->chunk_len;
+}
+
+void tw_stream_job_ended(struct tw_stream *s)
+{
+    int waiting = 0;
+    if (s->source >= 0 && ioctl(s->source, FIONREAD, &waiting) == 0 && waiting > 0)
+        s->must_drain = (uint64_t)waiting;
+}
+
+bool tw_stream_drained(const struct tw_stream *s)
+{
+    return (s->source < 0 || s->must_drain == 0) && !tw_stream_is_stuck(s);
+}
+
+void tw_stream_finish(struct tw_stream *s, char sha256[65])
+{
+    tw_sha256_hex(s->sha, sha256);
+}
+
+void tw_stream_close(struct tw_stream *s)
+{
+    close_fd(&s->source);
+    close_fd(&s->job_end);
+    close_fd(&s->store);
+    if (s->sink_is_ours)
+        close_fd(&s->sink);
+    tw_free(s->chunk);
+    EVP_MD_CTX_free(s->sha);
+    *s = (struct tw_stream){.source = -1, .job_end = -1, .sink = -1, .store = -1};
+}
