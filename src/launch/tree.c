@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /*
@@ -47,6 +48,7 @@ struct tw_tree {
     struct stat_line *now; size_t now_count, now_room; /* the last scan, sorted by pid */
     struct stat_line *baseline; size_t baseline_count; /* descendants from before the job */
     uint64_t armed_offset, next_sample_ns, last_pid;
+    bool settled;            /* /proc was read once more after last_pid was first seen */
     uint32_t alive;
     bool overflow;
 };
@@ -340,17 +342,26 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
     s->examined = true;
 }
 
+static uint64_t cpu_ns(void)
+{
+    struct timespec t = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 void tw_tree_sample(struct tw_tree *t, bool force)
 {
-    uint64_t begin = tw_monotonic_ns(), last_pid = 0;
+    uint64_t begin = tw_monotonic_ns(), begin_cpu = cpu_ns(), last_pid = 0;
     if (!force && begin < t->next_sample_ns)
         return;
     char text[128];
     if (read_small("/proc/loadavg", text, sizeof text) > 0 && strrchr(text, ' '))
         last_pid = strtoull(strrchr(text, ' ') + 1, NULL, 10);
-    if (force || last_pid == 0 || last_pid != t->last_pid) {
-        scan(t);
+    if (force || last_pid == 0 || last_pid != t->last_pid || !t->settled) {
+        /* A number is given out before its process shows in /proc: only a second look with the same number has it. */
+        t->settled = last_pid == t->last_pid;
         t->last_pid = last_pid;
+        scan(t);
     } else { /* nobody new: only ends and execs can have happened */
         size_t kept = 0;
         for (size_t i = 0; i < t->now_count; i++) {
@@ -374,8 +385,8 @@ void tw_tree_sample(struct tw_tree *t, bool force)
             look_at(t, s, begin);
         }
     }
-    uint64_t spent = tw_monotonic_ns() - begin, pause = spent * 100;
-    t->next_sample_ns = begin + spent + (pause < 150000000 ? 150000000 : pause > 1000000000 ? 1000000000 : pause);
+    uint64_t pause = (cpu_ns() - begin_cpu) * 100;
+    t->next_sample_ns = begin + (pause < 150000000 ? 150000000 : pause > 1000000000 ? 1000000000 : pause);
 }
 
 struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why, struct twin_error *err)
