@@ -98,6 +98,7 @@ struct twin_run {
     bool stdout_truncated, stderr_truncated; /* stored only in part */
     char **notes; size_t note_count;         /* e.g. "the agent cannot be loaded: ASan" */
     double agent_load_s;
+    bool in_progress;         /* loaded while its launcher still lives: nothing here is final */
 };
 
 /* Runs the command to its end. 0 when a run folder was written, whatever the job did (also when it could not be started).

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "capture.h"
+
+#include "base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { CAP = 1 << 20 };
+
+static int spawn(char *const *argv, int out_fd, pid_t *pid, struct twin_error *err)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    if (posix_spawn_file_actions_init(&files) != 0)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    }
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, out_fd, 1);
+    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP); /* so that its children can be ended with it */
+    int rc = posix_spawnp(pid, argv[0], &files, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    if (rc == 0)
+        return 0;
+    errno = rc;
+    return twin_error_system(err, "cannot execute %s", argv[0]);
+}
+
+/* Reads to the end of file or to the deadline. */
+static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name, struct twin_error *err)
+{
+    uint64_t deadline = tw_monotonic_ns() + (uint64_t)(timeout_s * 1e9);
+    for (;;) {
+        char chunk[4096];
+        uint64_t now = tw_monotonic_ns();
+        struct pollfd p = {fd, POLLIN, 0};
+        int ready = now < deadline ? poll(&p, 1, (int)((deadline - now) / 1000000) + 1) : 0;
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0)
+            return twin_error_set(err, TWIN_ELIMIT, "%s gave no answer within %.0f s", name, timeout_s);
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return twin_error_system(err, "cannot read from %s", name);
+        if (n == 0)
+            return 0;
+        if (b->len + (size_t)n > CAP)
+            return twin_error_set(err, TWIN_ELIMIT, "%s printed more than %d bytes", name, CAP);
+        if (tw_buf_append(b, chunk, (size_t)n) != 0)
+            return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    }
+}
+
+int tw_capture(char *const *argv, double timeout_s, char **out, int *status, struct twin_error *err)
+{
+    struct tw_buf b = {0};
+    int fd[2];
+    pid_t pid;
+    *out = NULL;
+    if (pipe2(fd, O_CLOEXEC) != 0)
+        return twin_error_system(err, "cannot make a pipe");
+    int rc = spawn(argv, fd[1], &pid, err);
+    close(fd[1]);
+    if (rc == 0) {
+        tw_buf_puts(&b, "");
+        rc = collect(fd[0], timeout_s, &b, argv[0], err);
+        if (rc != 0)
+            kill(-pid, SIGKILL);
+        while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    close(fd[0]);
+    if (rc == 0 && !(*out = tw_buf_steal(&b)))
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    tw_buf_free(&b);
+    return rc;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun gc: deletes old runs, never one in progress. */
+#include "json.h"
+#include "options.h"
+#include "runs.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+struct gc_args {
+    const char *home;
+    uint64_t keep;
+    double older_than;
+    bool dry_run, json;
+};
+
+#define FIELD(f) offsetof(struct gc_args, f)
+
+static const struct tw_option options[] = {
+    {"keep", 'k', TW_OPT_COUNT, "N", NULL, "What goes", "delete all but the N newest runs", FIELD(keep), 0, 0},
+    {"older-than", 0, TW_OPT_DAYS, "DAYS", NULL, "What goes", "delete runs that began more than DAYS days ago", FIELD(older_than), 0, 0},
+    {"dry-run", 'n', TW_OPT_FLAG, NULL, NULL, "What goes", "say what would be deleted, delete nothing", FIELD(dry_run), 0, 0},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home), 0, 0},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json), 0, 0},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"--keep N [options]", "--older-than DAYS [options]", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "deleted, or nothing to delete"},
+    {"2", "trouble: bad use, or a folder that could not be read or deleted"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun gc --keep 10 --dry-run", "what would go if only the ten newest stayed"},
+    {"twinrun gc --older-than 14", "delete what is older than two weeks"},
+    {NULL, NULL},
+};
+
+/* nftw has no user pointer; gc is single-threaded. */
+static uint64_t tree_bytes;
+
+static int add_size(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+    (void)path;
+    (void)where;
+    if (type == FTW_F)
+        tree_bytes += (uint64_t)st->st_blocks * 512;
+    return 0;
+}
+
+static uint64_t folder_bytes(const char *dir)
+{
+    tree_bytes = 0;
+    nftw(dir, add_size, 16, FTW_PHYS | FTW_MOUNT);
+    return tree_bytes;
+}
+
+/* A run that cannot be loaded (another version, damaged) is left alone: deleting what we cannot read is not our call. */
+static bool should_go(const struct gc_args *a, size_t newer_kept, const struct twin_run *r)
+{
+    if (r->in_progress)
+        return false;
+    if (a->keep != TW_NOT_GIVEN && newer_kept >= a->keep)
+        return true;
+    double age_days = (double)(tw_realtime_ns() - r->start_realtime_ns) / 86400e9;
+    return a->older_than >= 0 && age_days > a->older_than;
+}
+
+struct gc_totals { size_t kept, gone, failed; uint64_t bytes; };
+
+static void remove_one(const struct gc_args *a, const char *home, const char *dir, json_t *list, struct gc_totals *t)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char size[16];
+    uint64_t bytes = folder_bytes(dir);
+    if (!a->json) {
+        printf("%s %s  %s\n", a->dry_run ? "would delete" : "delete", tw_base_name(dir), tw_human_bytes(bytes, size));
+        fflush(stdout); /* said before it is done */
+    }
+    if (!a->dry_run && twin_run_remove(home, dir, NULL, &err) != 0) {
+        tw_trouble(&err, "cannot delete %s", tw_base_name(dir));
+        t->failed++;
+        return;
+    }
+    json_array_append_new(list, json_pack("{s:o, s:I}", "dir", tw_json_text(dir), "bytes", (json_int_t)bytes));
+    t->gone++;
+    t->bytes += bytes;
+}
+
+static int collect(const struct gc_args *a, const char *home, char **dirs, size_t count)
+{
+    struct gc_totals t = {0};
+    json_t *list = json_array();
+    char size[16];
+    for (size_t i = 0; i < count; i++) {
+        struct twin_error err = TWIN_ERROR_INIT;
+        struct twin_run *r = NULL;
+        if (twin_run_load(dirs[i], &r, &err) != 0) {
+            tw_say("left alone: %s: %s", tw_base_name(dirs[i]), err.message);
+            t.kept++;
+            continue;
+        }
+        bool go = should_go(a, t.kept, r);
+        twin_run_free(r);
+        if (go)
+            remove_one(a, home, dirs[i], list, &t);
+        else
+            t.kept++;
+    }
+    int rc = t.failed ? TW_EXIT_TROUBLE : 0;
+    if (!a->json) {
+        json_decref(list);
+        printf("%zu run%s %s, %s; %zu kept\n", t.gone, t.gone == 1 ? "" : "s", a->dry_run ? "would go" : "deleted",
+               tw_human_bytes(t.bytes, size), t.kept);
+        return rc;
+    }
+    json_t *all = json_pack("{s:s, s:b, s:o, s:I, s:I}", "schema", "twinrun.gc/1", "dry_run", a->dry_run, "deleted", list,
+                            "bytes", (json_int_t)t.bytes, "kept", (json_int_t)t.kept);
+    return tw_json_print(all) != 0 ? TW_EXIT_TROUBLE : rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct gc_args a = {.keep = TW_NOT_GIVEN, .older_than = -1};
+    struct tw_operands rest;
+    struct twin_error err = TWIN_ERROR_INIT;
+    char **dirs = NULL;
+    size_t count = 0;
+    int rc = tw_options_parse(&tw_command_gc, argc, argv, &a, &rest);
+    if (rc >= 0)
+        return rc;
+    if (a.keep == TW_NOT_GIVEN && a.older_than < 0)
+        return tw_bad_use("gc", "expected --keep N or --older-than DAYS: nothing is deleted unasked");
+    char *home = tw_home(a.home);
+    if (!home || twin_run_list(home, &dirs, &count, &err) != 0)
+        rc = tw_trouble(&err, "cannot list the runs");
+    else
+        rc = collect(&a, home, dirs, count);
+    for (size_t i = 0; i < count; i++)
+        tw_free(dirs[i]);
+    tw_free(dirs);
+    tw_free(home);
+    return rc;
+}
+
+const struct tw_command tw_command_gc = {
+    "gc", "delete old runs", synopsis,
+    "Deletes run folders of a home, and says each one with its size before it goes. With both options a run goes when "
+    "either asks for it. Runs in progress, folders that are no run folders, and runs of a version that this program "
+    "cannot read are left alone.",
+    options, TW_OPERANDS_NONE, 0, 0, exits, examples, run,
+};

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Help, man pages and completion scripts: all printed from the tables of options.h. */
+#include "options.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 100, OPTION_COLUMN = 30 };
+
+static const char about[] =
+    "twinrun runs an unmodified training job again, unchanged, and names the first place where the runs differ: step, "
+    "rank, phase, tensor, operation and source line, and whether that place is the origin or only carries a difference on.";
+
+static const struct tw_pair environment[] = {
+    {"TWINRUN_HOME", "folder that holds the runs; .twinrun in the working folder unless set"},
+    {"NO_COLOR", "when set, nothing is coloured"},
+    {NULL, NULL},
+};
+
+/* ---- plain text */
+
+/* Prints text from column `at`, wrapped at WIDTH, further lines indented by `indent`. */
+static void wrap(FILE *out, size_t at, size_t indent, const char *text)
+{
+    size_t column = at;
+    bool fresh = true;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (!fresh && column + 1 + n > WIDTH) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            column = indent;
+            fresh = true;
+        }
+        fprintf(out, "%s%.*s", fresh ? "" : " ", (int)n, text);
+        column += n + !fresh;
+        fresh = false;
+        text += n;
+        text += *text == ' ';
+    }
+    fputc('\n', out);
+}
+
+/* One paragraph after the other; begin and end are called around each (for roff). */
+static void paragraphs(const char *text, void (*each)(FILE *, const char *), FILE *out)
+{
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        size_t n = end ? (size_t)(end - text) : strlen(text);
+        char *one = tw_strndup(text, n);
+        if (one)
+            each(out, one);
+        tw_free(one);
+        text += n + (end ? 2 : 0);
+    }
+}
+
+static void plain_paragraph(FILE *out, const char *text)
+{
+    fputc('\n', out);
+    wrap(out, 0, 0, text);
+}
+
+static void default_text(const struct tw_option *o, char text[64])
+{
+    text[0] = '\0';
+    if (o->initial)
+        snprintf(text, 64, " (default %s)", o->initial);
+}
+
+static void option_line(FILE *out, const struct tw_option *o)
+{
+    char head[64], initial[64];
+    char *help;
+    size_t n = (size_t)snprintf(head, sizeof head, "  %s%c%s --%s%s%s", o->short_name ? "-" : " ", o->short_name ? o->short_name : ' ',
+                                o->short_name ? "," : " ", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+    default_text(o, initial);
+    help = tw_printf("%s%s%s", o->help, o->type == TW_OPT_LIST ? "; may be repeated" : "", initial);
+    if (n + 2 > OPTION_COLUMN)
+        fprintf(out, "%s\n%*s", head, OPTION_COLUMN, "");
+    else
+        fprintf(out, "%s%*s", head, (int)(OPTION_COLUMN - n), "");
+    wrap(out, OPTION_COLUMN, OPTION_COLUMN, help ? help : o->help);
+    tw_free(help);
+}
+
+/* Calls each for every option, --help last, and head before the first one of each group. */
+static void each_option(FILE *out, const struct tw_command *c, void (*head)(FILE *, const char *),
+                        void (*each)(FILE *, const struct tw_option *))
+{
+    const char *group = "";
+    for (const struct tw_option *o = c->options;; o++) {
+        const struct tw_option *row = o->name ? o : &tw_option_help;
+        if (strcmp(row->group, group) != 0)
+            head(out, row->group);
+        group = row->group;
+        each(out, row);
+        if (!o->name)
+            break;
+    }
+}
+
+static void plain_head(FILE *out, const char *group)
+{
+    fprintf(out, "\n%s:\n", group);
+}
+
+void tw_help_command(FILE *out, const struct tw_command *c)
+{
+    for (size_t i = 0; c->synopsis[i]; i++)
+        fprintf(out, "%s twinrun %s %s\n", i ? "      " : "usage:", c->name, c->synopsis[i]);
+    paragraphs(c->description, plain_paragraph, out);
+    each_option(out, c, plain_head, option_line);
+    fputs("\nExit status:\n", out);
+    for (const struct tw_pair *p = c->exits; p->left; p++) {
+        fprintf(out, "  %-6s", p->left);
+        wrap(out, 8, 8, p->right);
+    }
+    fputs("\nExamples:\n", out);
+    for (const struct tw_pair *p = c->examples; p->left; p++)
+        fprintf(out, "  %s\n      %s\n", p->left, p->right);
+}
+
+void tw_help_main(FILE *out)
+{
+    fputs("usage: twinrun COMMAND [options]\n\n", out);
+    wrap(out, 0, 0, about);
+    fputs("\nCommands:\n", out);
+    for (size_t i = 0; tw_commands[i]; i++) {
+        fprintf(out, "  %-8s  ", tw_commands[i]->name);
+        wrap(out, 12, 12, tw_commands[i]->summary);
+    }
+    fputs("\nEnvironment:\n", out);
+    for (const struct tw_pair *p = environment; p->left; p++)
+        fprintf(out, "  %-12s  %s\n", p->left, p->right);
+    fputs("\ntwinrun help COMMAND, or man twinrun-COMMAND, says more.  twinrun --version prints the version.\n", out);
+}
+
+/* ---- man pages (groff man macros) */
+
+static void roff(FILE *out, const char *s)
+{
+    bool start = true;
+    for (; *s; s++) {
+        if (start && (*s == '.' || *s == '\''))
+            fputs("\\&", out);
+        start = *s == '\n';
+        switch (*s) {
+        case '\\': fputs("\\e", out); break;
+        case '-': fputs("\\-", out); break;
+        case '\'': fputs("\\(aq", out); break;
+        case '`': fputs("\\(ga", out); break;
+        case '^': fputs("\\(ha", out); break;
+        case '~': fputs("\\(ti", out); break;
+        default: fputc(*s, out);
+        }
+    }
+}
+
+static void roff_paragraph(FILE *out, const char *text)
+{
+    fputs(".PP\n", out);
+    roff(out, text);
+    fputc('\n', out);
+}
+
+static void roff_head(FILE *out, const char *group)
+{
+    fputs(".SS ", out);
+    roff(out, group);
+    fputc('\n', out);
+}
+
+static void roff_option(FILE *out, const struct tw_option *o)
+{
+    char initial[64];
+    fputs(".TP\n", out);
+    if (o->short_name)
+        fprintf(out, "\\fB\\-%c\\fR, ", o->short_name);
+    fputs("\\fB\\-\\-", out);
+    roff(out, o->name);
+    fputs("\\fR", out);
+    if (o->argument) {
+        fputs(" \\fI", out);
+        roff(out, o->argument);
+        fputs("\\fR", out);
+    }
+    fputc('\n', out);
+    default_text(o, initial);
+    roff(out, o->help);
+    fputs(o->type == TW_OPT_LIST ? "; may be repeated" : "", out);
+    roff(out, initial);
+    fputc('\n', out);
+}
+
+static void roff_pairs(FILE *out, const struct tw_pair *pairs)
+{
+    for (const struct tw_pair *p = pairs; p->left; p++) {
+        fputs(".TP\n.B ", out);
+        roff(out, p->left);
+        fputc('\n', out);
+        roff(out, p->right);
+        fputc('\n', out);
+    }
+}
+
+static void roff_title(FILE *out, const char *page)
+{
+    fprintf(out, ".\\\" Made from the option tables of twinrun %s: change those, not this file.\n", TWINRUN_VERSION);
+    fprintf(out, ".TH %s 1 \"\" \"twinrun %s\" \"twinrun manual\"\n.SH NAME\n", page, TWINRUN_VERSION);
+}
+
+void tw_man_command(FILE *out, const struct tw_command *c)
+{
+    char page[64];
+    size_t n = (size_t)snprintf(page, sizeof page, "TWINRUN-%s", c->name);
+    for (size_t i = 0; i < n && i < sizeof page - 1; i++)
+        page[i] = (char)(page[i] >= 'a' && page[i] <= 'z' ? page[i] - 32 : page[i]);
+    roff_title(out, page);
+    fprintf(out, "twinrun\\-%s \\- ", c->name);
+    roff(out, c->summary);
+    fputs("\n.SH SYNOPSIS\n", out);
+    for (size_t i = 0; c->synopsis[i]; i++) {
+        fprintf(out, "%s.B twinrun %s\n", i ? ".br\n" : "", c->name);
+        roff(out, c->synopsis[i]);
+        fputc('\n', out);
+    }
+    fputs(".SH DESCRIPTION\n", out);
+    paragraphs(c->description, roff_paragraph, out);
+    fputs(".SH OPTIONS\n", out);
+    each_option(out, c, roff_head, roff_option);
+    fputs(".SH EXIT STATUS\n", out);
+    roff_pairs(out, c->exits);
+    fputs(".SH ENVIRONMENT\n", out);
+    roff_pairs(out, environment);
+    fputs(".SH EXAMPLES\n", out);
+    roff_pairs(out, c->examples);
+    fputs(".SH SEE ALSO\n.BR twinrun (1)", out);
+    for (size_t i = 0; tw_commands[i]; i++)
+        if (tw_commands[i] != c)
+            fprintf(out, ",\n.BR twinrun\\-%s (1)", tw_commands[i]->name);
+    fputc('\n', out);
+}
+
+void tw_man_main(FILE *out)
+{
+    roff_title(out, "TWINRUN");
+    fputs("twinrun \\- find where two runs of the same training job part\n.SH SYNOPSIS\n.B twinrun\n"
+          "\\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n", out);
+    roff(out, about);
+    fputs("\n.SH COMMANDS\n", out);
+    for (size_t i = 0; tw_commands[i]; i++) {
+        fprintf(out, ".TP\n.BR twinrun\\-%s (1)\n", tw_commands[i]->name);
+        roff(out, tw_commands[i]->summary);
+        fputc('\n', out);
+    }
+    fputs(".SH ENVIRONMENT\n", out);
+    roff_pairs(out, environment);
+}
+
+/* ---- completion */
+
+static bool wants_runs(const struct tw_command *c)
+{
+    return c->operands == TW_OPERANDS_RUNS || c->operands == TW_OPERANDS_RUNS_OR_JOB;
+}
+
+static void bash_option_values(FILE *out, const struct tw_command *c)
+{
+    for (const struct tw_option *o = c->options; o->name; o++) {
+        if (o->type == TW_OPT_FLAG)
+            continue;
+        fprintf(out, "        %s:--%s", c->name, o->name);
+        if (o->short_name)
+            fprintf(out, "|%s:-%c", c->name, o->short_name);
+        const char *how = o->type == TW_OPT_LEVEL  ? "COMPREPLY=($(compgen -W 'steps tensors modules ops' -- \"$cur\"))"
+                          : o->type == TW_OPT_FILE ? "COMPREPLY=($(compgen -f -- \"$cur\"))"
+                          : o->type == TW_OPT_DIR  ? "COMPREPLY=($(compgen -d -- \"$cur\"))"
+                                                   : ":";
+        fprintf(out, ") %s; return ;;\n", how);
+    }
+}
+
+void tw_complete_bash(FILE *out)
+{
+    fputs("# bash completion for twinrun; made from its option tables\n"
+          "# shellcheck disable=SC2207 # the words hold no spaces\n_twinrun()\n{\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[1]} i\n"
+          "    COMPREPLY=()\n"
+          "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '", out);
+    for (size_t i = 0; tw_commands[i]; i++)
+        fprintf(out, "%s ", tw_commands[i]->name);
+    fputs("help --help --version' -- \"$cur\"))\n        return\n    fi\n"
+          "    for ((i = 2; i < COMP_CWORD; i++)); do\n"
+          "        if [[ ${COMP_WORDS[i]} == -- ]]; then # from here on it is the job's command\n"
+          "            if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); "
+          "else COMPREPLY=($(compgen -f -- \"$cur\")); fi\n            return\n        fi\n    done\n"
+          "    case $cmd:$prev in\n", out);
+    for (size_t i = 0; tw_commands[i]; i++)
+        bash_option_values(out, tw_commands[i]);
+    fputs("    esac\n    local opts=\"\" words=\"\"\n    case $cmd in\n        help) words='", out);
+    for (size_t i = 0; tw_commands[i]; i++)
+        fprintf(out, "%s%s", i ? " " : "", tw_commands[i]->name);
+    fputs("' ;;\n", out);
+    for (size_t i = 0; tw_commands[i]; i++) {
+        const struct tw_command *c = tw_commands[i];
+        fprintf(out, "        %s) opts='", c->name);
+        for (const struct tw_option *o = c->options; o->name; o++)
+            fprintf(out, "--%s ", o->name);
+        fprintf(out, "--help%s'", c->operands == TW_OPERANDS_JOB || c->operands == TW_OPERANDS_RUNS_OR_JOB ? " --" : "");
+        if (c->operands == TW_OPERANDS_FILES)
+            fputs("; words=\"$(compgen -f -- \"$cur\")\"", out);
+        if (wants_runs(c))
+            fputs("; words=\"last last~1 $(command ls \"${TWINRUN_HOME:-.twinrun}/runs\" 2>/dev/null)\"", out);
+        fputs(" ;;\n", out);
+    }
+    fputs("    esac\n    if [[ $cur == -* ]]; then\n        COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
+          "    else\n        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n    fi\n}\n"
+          "complete -F _twinrun twinrun\n", out);
+}
+
+/* Inside '...[help]...': brackets, colons and quotes have meanings to _arguments and to the shell. */
+static void zsh_text(FILE *out, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '\'')
+            fputs("'\\''", out);
+        else if (*s == '[' || *s == ']' || *s == ':' || *s == '\\')
+            fprintf(out, "\\%c", *s);
+        else
+            fputc(*s, out);
+    }
+}
+
+static void zsh_option(FILE *out, const struct tw_option *o)
+{
+    const char *repeat = o->type == TW_OPT_LIST ? "*" : "", *with = o->type == TW_OPT_FLAG ? "" : "=";
+    if (o->short_name && *repeat)
+        fprintf(out, "            '*'{-%c%s,--%s%s}'[", o->short_name, *with ? "+" : "", o->name, with);
+    else if (o->short_name)
+        fprintf(out, "            '(-%c --%s)'{-%c%s,--%s%s}'[", o->short_name, o->name, o->short_name, *with ? "+" : "", o->name, with);
+    else
+        fprintf(out, "            '%s--%s%s[", repeat, o->name, with);
+    zsh_text(out, o->help);
+    fputc(']', out);
+    if (o->argument) {
+        fputc(':', out);
+        zsh_text(out, o->argument);
+        fputs(o->type == TW_OPT_LEVEL  ? ":(steps tensors modules ops)"
+              : o->type == TW_OPT_FILE ? ":_files"
+              : o->type == TW_OPT_DIR  ? ":_files -/"
+                                       : ": ",
+              out);
+    }
+    fputs("' \\\n", out);
+}
+
+void tw_complete_zsh(FILE *out)
+{
+    fputs("#compdef twinrun\n# zsh completion for twinrun; made from its option tables\n_twinrun_runs()\n{\n"
+          "    local -a runs\n    runs=(last 'last~1' ${TWINRUN_HOME:-.twinrun}/runs/*(N:t))\n    compadd -a runs\n}\n\n"
+          "_twinrun()\n{\n    local -a commands\n    local curcontext=$curcontext state line\n    commands=(\n", out);
+    for (size_t i = 0; tw_commands[i]; i++) {
+        fprintf(out, "        '%s:", tw_commands[i]->name);
+        zsh_text(out, tw_commands[i]->summary);
+        fputs("'\n", out);
+    }
+    fputs("        'help:print the help of a command'\n    )\n"
+          "    _arguments -C '(-)--help[print help]' '(-)--version[print the version]' '1:command:->command' '*::argument:->argument'\n"
+          "    if [[ $state == command ]]; then\n        _describe command commands\n        return\n    fi\n"
+          "    case $words[1] in\n        help) _describe command commands ;;\n", out);
+    for (size_t i = 0; tw_commands[i]; i++) {
+        const struct tw_command *c = tw_commands[i];
+        fprintf(out, "        %s) _arguments \\\n", c->name);
+        for (const struct tw_option *o = c->options; o->name; o++)
+            zsh_option(out, o);
+        zsh_option(out, &tw_option_help);
+        fprintf(out, "            %s ;;\n", c->operands == TW_OPERANDS_JOB   ? "'*:::job:_normal'"
+                                            : c->operands == TW_OPERANDS_NONE ? "&& return"
+                                            : c->operands == TW_OPERANDS_FILES ? "'*:file:_files'"
+                                                                              : "'*:run:_twinrun_runs'");
+    }
+    fputs("    esac\n}\n\n_twinrun \"$@\"\n", out);
+}

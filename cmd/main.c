@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+#include "progress.h"
+#include "say.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct tw_command *const tw_commands[] = {
+    &tw_command_record, &tw_command_show,
+    &tw_command_ls,    &tw_command_gc,     &tw_command_doctor, NULL,
+};
+
+static int unknown_command(const char *name)
+{
+    const char *names[32] = {NULL};
+    for (size_t i = 0; tw_commands[i] && i < 30; i++)
+        names[i] = tw_commands[i]->name;
+    const char *near = tw_nearest(name, names);
+    if (near)
+        return tw_bad_use(NULL, "unknown command \"%s\"; did you mean %s?", name, near);
+    return tw_bad_use(NULL, "unknown command \"%s\"; to watch a job: twinrun check -- COMMAND", name);
+}
+
+static int print_page(const char *name, void (*whole)(FILE *), void (*one)(FILE *, const struct tw_command *))
+{
+    if (!name) {
+        whole(stdout);
+        return 0;
+    }
+    const struct tw_command *c = tw_command_find(name);
+    if (!c)
+        return unknown_command(name);
+    one(stdout, c);
+    return 0;
+}
+
+static int print_completion(const char *shell)
+{
+    if (shell && strcmp(shell, "bash") == 0)
+        tw_complete_bash(stdout);
+    else if (shell && strcmp(shell, "zsh") == 0)
+        tw_complete_zsh(stdout);
+    else
+        return tw_bad_use(NULL, "--completion: expected bash or zsh, found %s", shell ? shell : "nothing");
+    return 0;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : NULL, *next = argc > 2 ? argv[2] : NULL;
+    if (!word) {
+        tw_help_main(stderr);
+        return TW_EXIT_TROUBLE;
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("twinrun %s\n", TWINRUN_VERSION);
+        return 0;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        return print_page(next, tw_help_main, tw_help_command);
+    if (strcmp(word, "--man") == 0)
+        return print_page(next, tw_man_main, tw_man_command);
+    if (strcmp(word, "--completion") == 0)
+        return print_completion(next);
+    if (word[0] == '-')
+        return tw_bad_use(NULL, "expected a command, found \"%s\"", word);
+    const struct tw_command *c = tw_command_find(word);
+    return c ? c->run(argc - 1, argv + 1) : unknown_command(word);
+}
+
+int main(int argc, char **argv)
+{
+    int rc = dispatch(argc, argv);
+    tw_progress_clear();
+    /* A verdict that did not reach its reader must not look like one that did. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        tw_say("cannot write to stdout: %s", strerror(errno));
+        return TW_EXIT_TROUBLE;
+    }
+    return rc;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_OPTIONS_H
+#define TW_CMD_OPTIONS_H
+/*
+ * One table per command. From it come parsing, --help, the man page and the completion scripts, so that they cannot
+ * disagree (help.c prints, tests/cli/cases/options-agree.sh checks).
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <twin/error.h>
+#include <twin/run.h>
+
+/* Exit codes of the commands that give a verdict. */
+enum { TW_EXIT_SAME = 0, TW_EXIT_DIFFER = 1, TW_EXIT_TROUBLE = 2, TW_EXIT_INCONCLUSIVE = 3, TW_EXIT_INTERRUPTED = 130 };
+
+#define TW_NOT_GIVEN UINT64_MAX /* initial value of a count whose absence means something */
+
+struct tw_strings { const char **items; size_t count; };
+struct tw_window { uint32_t first, last; bool given; };
+
+/* What an option's argument is, and the type of the field it is stored in. */
+enum tw_option_type {
+    TW_OPT_FLAG,    /* bool; no argument */
+    TW_OPT_STRING,  /* const char * */
+    TW_OPT_FILE,    /* const char *; completed as a path */
+    TW_OPT_DIR,     /* const char *; completed as a folder */
+    TW_OPT_COUNT,   /* uint64_t in min..max */
+    TW_OPT_SECONDS, /* uint64_t; 90, 90s, 10m, 2h */
+    TW_OPT_DAYS,    /* double >= 0, in days */
+    TW_OPT_LIST,    /* struct tw_strings; may be repeated */
+    TW_OPT_LEVEL,   /* enum twin_level */
+    TW_OPT_WINDOW   /* struct tw_window; first:last */
+};
+
+struct tw_option {
+    const char *name;     /* long name, without dashes; NULL ends the table */
+    char short_name;      /* 0 = none */
+    enum tw_option_type type;
+    const char *argument; /* its name in the help; NULL for flags */
+    const char *initial;  /* default, as text for the same parser; NULL = none */
+    const char *group;    /* heading in help and man page */
+    const char *help;
+    size_t offset;        /* of the field in the command's argument struct */
+    uint64_t min, max;    /* counts; max 0 = no limit but the type's */
+};
+
+enum tw_operand_kind { TW_OPERANDS_NONE, TW_OPERANDS_FILES, TW_OPERANDS_RUNS, TW_OPERANDS_JOB, TW_OPERANDS_RUNS_OR_JOB };
+
+struct tw_operands {
+    char **items; /* NULL-terminated; point into argv */
+    size_t count;
+    bool is_job;  /* came after "--" */
+};
+
+/* One line of a command's exit status or examples section. */
+struct tw_pair { const char *left, *right; };
+
+struct tw_command {
+    const char *name, *summary;
+    const char *const *synopsis;     /* usage lines behind "twinrun NAME "; NULL-terminated */
+    const char *description;         /* paragraphs, separated by an empty line */
+    const struct tw_option *options;
+    enum tw_operand_kind operands;
+    size_t operands_min, operands_max; /* number of runs */
+    const struct tw_pair *exits;     /* ended by left == NULL */
+    const struct tw_pair *examples;
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
+};
+
+extern const struct tw_command tw_command_check, tw_command_record, tw_command_diff, tw_command_zoom, tw_command_show,
+    tw_command_ls, tw_command_gc, tw_command_doctor;
+
+/* All commands in the order of the help; ended by NULL. */
+extern const struct tw_command *const tw_commands[];
+const struct tw_command *tw_command_find(const char *name);
+
+/*
+ * Fills *args (zeroed or preset by the caller) from defaults and argv. Returns -1 when the command should go on, else
+ * the exit code to leave with: --help was printed, or a complaint was (what was expected, found, what to try).
+ * List fields are allocated once and belong to the process.
+ */
+int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *args, struct tw_operands *rest);
+
+/* The option every command has besides its table. */
+extern const struct tw_option tw_option_help;
+
+/* Nearest word, for "did you mean": NULL when none is near. names: NULL-terminated. */
+const char *tw_nearest(const char *word, const char *const *names);
+
+/* help.c */
+void tw_help_main(FILE *out);
+void tw_help_command(FILE *out, const struct tw_command *c);
+void tw_man_main(FILE *out);
+void tw_man_command(FILE *out, const struct tw_command *c);
+void tw_complete_bash(FILE *out);
+void tw_complete_zsh(FILE *out);
+
+#endif

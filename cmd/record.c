@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun record: one watched run, as transparent as can be. */
+#include "options.h"
+#include "runs.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+struct record_args {
+    const char *home, *label;
+    enum twin_level level;
+    uint64_t steps, sketch_every;
+    struct tw_window window;
+    bool lossless, fresh_dir, quiet;
+};
+
+#define FIELD(f) offsetof(struct record_args, f)
+
+static const struct tw_option options[] = {
+    {"level", 'l', TW_OPT_LEVEL, "LEVEL", "tensors", "Recording",
+     "what is recorded: steps, tensors, modules or ops (every operation; slow)", FIELD(level), 0, 0},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Recording", "end the job after N steps (exit code 0)", FIELD(steps), 1, UINT32_MAX},
+    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Recording", "with --level ops: only in these steps", FIELD(window), 0, 0},
+    {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
+     "keep a sketch of each tensor every K steps, for distances; 10 unless given", FIELD(sketch_every), 1, UINT32_MAX},
+    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record", FIELD(lossless), 0, 0},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in a scratch copy of the working folder", FIELD(fresh_dir), 0, 0},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home), 0, 0},
+    {"label", 0, TW_OPT_STRING, "TEXT", NULL, "Output", "part of the run folder's name", FIELD(label), 0, 0},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "do not name the run folder at the end", FIELD(quiet), 0, 0},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", NULL};
+static const struct tw_pair exits[] = {
+    {"N", "the job's own exit code, or 128 + the number of the signal that killed it"},
+    {"126", "the command was found but could not be executed"},
+    {"127", "the command was not found"},
+    {"2", "bad use of twinrun; the job was not started"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun record -- python train.py", "record one run; its folder is named on stderr"},
+    {"twinrun diff last~1 last", "compare the last two runs"},
+    {NULL, NULL},
+};
+
+static int count_tick(void *user, const struct twin_progress *p)
+{
+    (void)p;
+    *(bool *)user = true;
+    return 0;
+}
+
+/* Our trouble must not become the job's: it runs all the same, unwatched. Only before the job was ever started. */
+static int run_unwatched(char **argv, const struct twin_error *err)
+{
+    tw_trouble(err, "cannot record, so the job runs unwatched");
+    execvp(argv[0], argv);
+    int code = errno == ENOENT ? 127 : 126;
+    tw_say("cannot execute %s: %s", argv[0], strerror(errno));
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct record_args a = {0};
+    struct tw_operands job;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_run *r = NULL;
+    bool started = false;
+    int rc = tw_options_parse(&tw_command_record, argc, argv, &a, &job);
+    if (rc >= 0)
+        return rc;
+    if (job.count == 0)
+        return tw_bad_use("record", "expected the job's command after --; write: twinrun record -- python train.py");
+    struct twin_launch_options o = {
+        .argv = job.items, .home = a.home, .label = a.label, .level = a.level, .agents = true,
+        .max_steps = (uint32_t)a.steps, .window_first = a.window.given ? a.window.first : 0,
+        .window_last = a.window.given ? a.window.last : UINT32_MAX, .sketch_every = (uint32_t)a.sketch_every,
+        .lossless = a.lossless, .show_output = true, .fresh_dir = a.fresh_dir, .on_tick = count_tick, .user = &started,
+    };
+    if (twin_launch(&o, &r, &err) != 0) {
+        if (!started)
+            return run_unwatched(job.items, &err);
+        return tw_trouble(&err, "the job ran, but its run folder is incomplete");
+    }
+    if (r->outcome == TWIN_RUN_NOT_STARTED)
+        tw_say("%s", r->message);
+    if (!a.quiet)
+        tw_say("recorded in %s", r->dir);
+    bool ours = r->outcome == TWIN_RUN_STOPPED; /* ended by --steps, as asked */
+    rc = ours ? 0 : r->exit_code;
+    twin_run_free(r);
+    return rc;
+}
+
+const struct tw_command tw_command_record = {
+    "record", "run a job once and record what it computed", synopsis,
+    "Runs COMMAND, unchanged, and records fingerprints of what it computed into a run folder below the home. The job's "
+    "output passes through unchanged, its standard input is ours, and twinrun ends with the job's own exit code. "
+    "Trouble of twinrun's own never changes that code: a home that cannot be written makes the job run unwatched, and says so.\n\n"
+    "Run folders may be copied to another machine and compared there with twinrun diff.",
+    options, TW_OPERANDS_JOB, 0, 0, exits, examples, run,
+};

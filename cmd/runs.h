@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_RUNS_H
+#define TW_CMD_RUNS_H
+/* What several commands do with run folders. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <twin/run.h>
+
+/* Sums over a run's traces, from their headers and last seals only. */
+struct tw_run_totals {
+    uint64_t steps;      /* smallest over ranks of the largest over a rank's processes */
+    uint64_t records, dropped, bytes;
+    double observer;     /* largest time in hooks / wall time over processes; NaN when not known */
+    size_t unreadable;   /* traces that could not be opened */
+};
+void tw_run_totals(const struct twin_run *r, struct tw_run_totals *t);
+
+/* "ok", "exit 3", "SIGSEGV", "not started", "stopped", "interrupted", "running" */
+const char *tw_run_state(const struct twin_run *r, char text[32]);
+/* --home, or the default. malloc'ed; NULL when out of memory. */
+char *tw_home(const char *option);
+/* Resolves and loads what the user typed; says what went wrong and returns NULL. */
+struct twin_run *tw_run_open(const char *home, const char *spec);
+
+/* argv of `sh -c TEXT` over static storage of the caller. */
+void tw_shell_argv(const char *text, char *argv[4]);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "say.h"
+
+#include "base.h"
+#include "options.h"
+#include "progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void say_begin(void)
+{
+    tw_progress_clear();
+    fflush(stdout);
+    fputs("twinrun: ", stderr);
+}
+
+void tw_say(const char *format, ...)
+{
+    va_list ap;
+    say_begin();
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+int tw_trouble(const struct twin_error *err, const char *format, ...)
+{
+    va_list ap;
+    say_begin();
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fprintf(stderr, ": %s\n", err->message[0] ? err->message : twin_error_name(err->code));
+    return TW_EXIT_TROUBLE;
+}
+
+int tw_bad_use(const char *command, const char *format, ...)
+{
+    va_list ap;
+    say_begin();
+    if (command)
+        fprintf(stderr, "%s: ", command);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fprintf(stderr, "\n  try: twinrun help%s%s\n", command ? " " : "", command ? command : "");
+    return TW_EXIT_TROUBLE;
+}
+
+/* Characters that no shell gives a meaning to, anywhere in a word. */
+static bool plain_word(const char *s)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+^";
+    return *s && strspn(s, safe) == strlen(s);
+}
+
+static void quote_word(struct tw_buf *b, const char *s)
+{
+    bool control = false;
+    for (const char *p = s; *p; p++)
+        control |= (unsigned char)*p < 0x20 || *p == 0x7F;
+    if (plain_word(s)) {
+        tw_buf_puts(b, s);
+        return;
+    }
+    tw_buf_puts(b, control ? "$'" : "'");
+    for (const char *p = s; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (control && (c < 0x20 || c == 0x7F))
+            tw_buf_printf(b, "\\x%02x", c);
+        else if (control && (c == '\'' || c == '\\'))
+            tw_buf_printf(b, "\\%c", c);
+        else if (c == '\'')
+            tw_buf_puts(b, "'\\''");
+        else
+            tw_buf_append(b, p, 1);
+    }
+    tw_buf_puts(b, "'");
+}
+
+char *tw_shell_quote(char *const *argv, size_t count)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "");
+    for (size_t i = 0; count ? i < count : argv[i] != NULL; i++) {
+        if (i)
+            tw_buf_puts(&b, " ");
+        quote_word(&b, argv[i]);
+    }
+    return tw_buf_steal(&b);
+}
+
+char *tw_human_seconds(double s, char out[24])
+{
+    if (s < 99.95)
+        snprintf(out, 24, "%.1f s", s);
+    else if (s < 3600)
+        snprintf(out, 24, "%d min %02d s", (int)(s + 0.5) / 60, (int)(s + 0.5) % 60);
+    else
+        snprintf(out, 24, "%.0f h %02d min", (double)((long long)s / 3600), (int)((long long)s % 3600 / 60));
+    return out;
+}
+
+const char *tw_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

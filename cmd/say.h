@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_SAY_H
+#define TW_CMD_SAY_H
+/* Messages to people: always stderr, always "twinrun: ...", the progress line cleared first. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <twin/error.h>
+
+void tw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Says err's message with what was being done; returns TW_EXIT_TROUBLE. */
+int tw_trouble(const struct twin_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Complaint about the command line, with the way to the help; returns TW_EXIT_TROUBLE. */
+int tw_bad_use(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A command as one could type it into a shell. malloc'ed (tw_free); NULL when out of memory. count 0: up to NULL. */
+char *tw_shell_quote(char *const *argv, size_t count);
+
+/* "12.4 s", "3 min 20 s", "2 h 05 min" */
+char *tw_human_seconds(double s, char out[24]);
+/* The last part of a path: how run folders are named to the user. Points into path. */
+const char *tw_base_name(const char *path);
+
+#endif
