@@ -8,13 +8,15 @@
 
 #define AHEAD 4096 /* bytes that the digest prefetches ahead */
 
-static inline __m256i multiply_halves(__m256i x, __m256i swapped, uint32_t low, uint32_t high)
-{
-    return _mm256_xor_si256(_mm256_mul_epu32(x, _mm256_set1_epi64x(low)),
-                            _mm256_mul_epu32(swapped, _mm256_set1_epi64x(high)));
-}
-
-#define SWAP(x) _mm256_shuffle_epi32(x, 0xB1)
+/* Adds (or xors) the product of from's halves to `to`, and leaves from with its halves exchanged. */
+#define ROUND(combine, to, from)                                                                                       \
+    do {                                                                                                               \
+        __m256i swapped = _mm256_shuffle_epi32(from, 0xB1);                                                            \
+        to = combine(to, _mm256_mul_epu32(from, swapped));                                                             \
+        from = swapped;                                                                                                \
+    } while (0)
+#define ADD _mm256_add_epi64
+#define XOR _mm256_xor_si256
 
 static inline uint64_t total(__m256i v)
 {
@@ -26,52 +28,50 @@ static inline uint64_t total(__m256i v)
 static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum)
 {
     uint64_t k = tw_block_key(first), sa = sum->a, sb = sum->b;
-    if (blocks >= 4) {
+    const size_t eights = blocks / 8;
+    if (eights) {
         __m256i a = _mm256_setzero_si256(), b = a;
         /* The order in which unpack leaves the words of four blocks: 0 2 1 3. */
-        __m256i key = _mm256_add_epi64(
-            _mm256_set1_epi64x((long long)k),
-            _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP, (long long)(3 * TW_KEY_STEP)));
+        __m256i key = ADD(_mm256_set1_epi64x((long long)k),
+                          _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP,
+                                             (long long)(3 * TW_KEY_STEP)));
         const __m256i step = _mm256_set1_epi64x((long long)(4 * TW_KEY_STEP));
-        size_t quads = blocks / 4;
-        blocks %= 4;
-        k += 4 * quads * TW_KEY_STEP;
-        for (; quads; quads--, p += 64) {
-            __m256i v = _mm256_loadu_si256((const __m256i *)p), w = _mm256_loadu_si256((const __m256i *)(p + 32));
+        for (const unsigned char *end = p + 128 * eights; p < end; p += 128) {
+            const __m256i *v = (const __m256i *)p;
+            __m256i v0 = _mm256_loadu_si256(v), v1 = _mm256_loadu_si256(v + 1);
+            __m256i v2 = _mm256_loadu_si256(v + 2), v3 = _mm256_loadu_si256(v + 3);
             _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-            __m256i x = _mm256_add_epi64(_mm256_unpacklo_epi64(v, w), key), s;
-            __m256i y = _mm256_xor_si256(_mm256_unpackhi_epi64(v, w), key);
-            key = _mm256_add_epi64(key, step);
-            s = SWAP(y);
-            x = _mm256_add_epi64(x, multiply_halves(s, y, TW_M0, TW_M1));
-            y = s;
-            s = SWAP(x);
-            y = _mm256_xor_si256(y, multiply_halves(s, x, TW_M2, TW_M3));
-            x = s;
-            s = SWAP(y);
-            x = _mm256_add_epi64(x, multiply_halves(s, y, TW_M4, TW_M5));
-            y = s;
-            s = SWAP(x);
-            y = _mm256_xor_si256(y, multiply_halves(s, x, TW_M6, TW_M7));
-            a = _mm256_add_epi64(a, s);
-            b = _mm256_add_epi64(b, y);
+            _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
+            __m256i x = ADD(_mm256_unpacklo_epi64(v0, v1), key), y = XOR(_mm256_unpackhi_epi64(v0, v1), key);
+            key = ADD(key, step);
+            __m256i u = ADD(_mm256_unpacklo_epi64(v2, v3), key), w = XOR(_mm256_unpackhi_epi64(v2, v3), key);
+            key = ADD(key, step);
+            ROUND(ADD, x, y);
+            ROUND(ADD, u, w);
+            ROUND(XOR, y, x);
+            ROUND(XOR, w, u);
+            ROUND(ADD, x, y);
+            ROUND(ADD, u, w);
+            ROUND(XOR, y, x);
+            ROUND(XOR, w, u);
+            b = ADD(b, ADD(y, w));
+            ROUND(ADD, x, y);
+            ROUND(ADD, u, w);
+            a = ADD(a, ADD(x, u));
         }
         sa += total(a);
         sb += total(b);
+        k += 8 * eights * TW_KEY_STEP;
     }
-    for (; blocks; blocks--, p += 16, k += TW_KEY_STEP) {
-        uint64_t w0, w1;
-        __builtin_memcpy(&w0, p, 8);
-        __builtin_memcpy(&w1, p + 8, 8);
-        tw_mix_block(w0, w1, k, &sa, &sb);
-    }
+    for (blocks %= 8; blocks; blocks--, p += 16, k += TW_KEY_STEP)
+        tw_mix_bytes(p, k, &sa, &sb);
     sum->a = sa;
     sum->b = sb;
 }
 
 typedef __m256d vd;
 typedef __m256 vf;
-typedef __m256i vz; /* minus the count, in 32-bit or 64-bit elements: their sum as 32-bit ones fits either */
+typedef __m256i vz; /* counts in 32-bit or 64-bit elements; their sum as 32-bit ones is right for both */
 #define D 4
 #define F 8
 #define GD (TW_LANES / D)
@@ -111,7 +111,7 @@ static inline vz vf_zeros(vz count, vf x)
     return _mm256_sub_epi32(count, _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ)));
 }
 
-static inline vz vd_zeros(vz count, vd x) /* counts in both halves of the 64-bit elements */
+static inline vz vd_zeros(vz count, vd x)
 {
     return _mm256_sub_epi64(count, _mm256_castpd_si256(_mm256_cmp_pd(x, _mm256_setzero_pd(), _CMP_EQ_OQ)));
 }
@@ -152,42 +152,25 @@ static inline double vd_highest(vd v)
     return _mm_cvtsd_f64(_mm_max_sd(m, _mm_unpackhi_pd(m, m)));
 }
 
-static inline void widen(const vf x[GF], vd d[GD])
+static inline vf load_f16(const unsigned char *p, int g)
 {
-    for (int g = 0; g < GF; g++) {
-        d[2 * g] = _mm256_cvtps_pd(_mm256_castps256_ps128(x[g]));
-        d[2 * g + 1] = _mm256_cvtps_pd(_mm256_extractf128_ps(x[g], 1));
-    }
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * g)));
 }
 
-static inline void load_f16(const unsigned char *p, vf x[GF], vd d[GD])
+static inline vf load_bf16(const unsigned char *p, int g)
 {
-    for (int g = 0; g < GF; g++)
-        x[g] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * g)));
-    widen(x, d);
+    __m128i h = _mm_loadu_si128((const __m128i *)(p + 16 * g));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-static inline void load_bf16(const unsigned char *p, vf x[GF], vd d[GD])
+static inline vf load_f32(const unsigned char *p, int g)
 {
-    for (int g = 0; g < GF; g++)
-        x[g] = _mm256_castsi256_ps(_mm256_slli_epi32(
-            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 16 * g))), 16));
-    widen(x, d);
+    return _mm256_loadu_ps((const float *)(p + 32 * g));
 }
 
-static inline void load_f32(const unsigned char *p, vf x[GF], vd d[GD])
+static inline vd widen(vf x, int part)
 {
-    for (int g = 0; g < GF; g++)
-        x[g] = _mm256_loadu_ps((const float *)(p + 32 * g));
-    for (int g = 0; g < GD; g++)
-        d[g] = _mm256_cvtps_pd(_mm_loadu_ps((const float *)(p + 16 * g)));
-}
-
-static inline void load_f64(const unsigned char *p, vf *none, vd d[GD])
-{
-    (void)none;
-    for (int g = 0; g < GD; g++)
-        d[g] = _mm256_loadu_pd((const double *)(p + 32 * g));
+    return _mm256_cvtps_pd(part ? _mm256_extractf128_ps(x, 1) : _mm256_castps256_ps128(x));
 }
 
 #include "vector.h"

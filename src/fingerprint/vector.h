@@ -9,7 +9,7 @@
  *   vd_signed      flips the signs of element j of group g where bit D*g + j of a 16-bit word is set
  *   vz, vf_zeros, vd_zeros, vz_none, vz_total          counts of zeros
  *   vf_lowest, vf_highest, vd_lowest, vd_highest       over the elements of one vector
- *   load_f16, load_bf16, load_f32, load_f64            TW_LANES elements, as floats x[GF] (not f64) and doubles d[GD]
+ *   load_f16, load_bf16, load_f32  vector number g of the floats at p;  widen  its D doubles number `part`
  */
 #include "convert.h"
 #include "kernels.h"
@@ -29,9 +29,12 @@ static inline void lanes_store(double *lane, const vd v[GD])
         vd_store(lane + g * D, v[g]);
 }
 
-/* Statistics of the types that are exact in f32: extremes and zeros in f32, sums in f64. */
+/*
+ * Statistics of the types that are exact in f32: extremes and zeros in f32, sums in f64. Vector by vector, so that
+ * the accumulators stay in registers where there are only sixteen.
+ */
 static inline __attribute__((always_inline)) struct tw_extremes
-narrow_moments(void (*load)(const unsigned char *, vf *, vd *), size_t size, const unsigned char *p, size_t n,
+narrow_moments(vf (*load)(const unsigned char *, int), size_t size, const unsigned char *p, size_t n,
                struct tw_lanes *lanes)
 {
     vd sum[GD], sumsq[GD];
@@ -40,21 +43,17 @@ narrow_moments(void (*load)(const unsigned char *, vf *, vd *), size_t size, con
     lanes_load(lanes->sum, sum);
     lanes_load(lanes->sumsq, sumsq);
     for (const unsigned char *end = p + n * size; p < end; p += TW_LANES * size) {
-        vf x[GF];
-        vd d[GD];
-        load(p, x, d);
-        vf low = x[0], high = x[0];
-        zeros = vf_zeros(zeros, x[0]);
-        UNROLL for (int g = 1; g < GF; g++) {
-            low = vf_min(low, x[g]);
-            high = vf_max(high, x[g]);
-            zeros = vf_zeros(zeros, x[g]);
-        }
-        min = vf_min(min, low);
-        max = vf_max(max, high);
-        UNROLL for (int g = 0; g < GD; g++) {
-            sum[g] = vd_add(sum[g], d[g]);
-            sumsq[g] = vd_square_add(sumsq[g], d[g]);
+        UNROLL for (int g = 0; g < GF; g++) {
+            vf x = load(p, g);
+            min = vf_min(min, x);
+            max = vf_max(max, x);
+            zeros = vf_zeros(zeros, x);
+            UNROLL for (int part = 0; part < F / D; part++) {
+                vd d = widen(x, part);
+                int lane = g * (F / D) + part;
+                sum[lane] = vd_add(sum[lane], d);
+                sumsq[lane] = vd_square_add(sumsq[lane], d);
+            }
         }
     }
     lanes_store(lanes->sum, sum);
@@ -70,19 +69,13 @@ static struct tw_extremes moments_f64(const void *data, size_t n, struct tw_lane
     lanes_load(lanes->sum, sum);
     lanes_load(lanes->sumsq, sumsq);
     for (const unsigned char *end = p + 8 * n; p < end; p += 8 * TW_LANES) {
-        vd d[GD];
-        load_f64(p, NULL, d);
-        vd low = d[0], high = d[0];
-        UNROLL for (int g = 1; g < GD; g++) {
-            low = vd_min(low, d[g]);
-            high = vd_max(high, d[g]);
-        }
-        min = vd_min(min, low);
-        max = vd_max(max, high);
         UNROLL for (int g = 0; g < GD; g++) {
-            zeros = vd_zeros(zeros, d[g]);
-            sum[g] = vd_add(sum[g], d[g]);
-            sumsq[g] = vd_add(sumsq[g], vd_mul(d[g], d[g]));
+            vd d = vd_load((const double *)p + g * D);
+            min = vd_min(min, d);
+            max = vd_max(max, d);
+            zeros = vd_zeros(zeros, d);
+            sum[g] = vd_add(sum[g], d);
+            sumsq[g] = vd_add(sumsq[g], vd_mul(d, d));
         }
     }
     lanes_store(lanes->sum, sum);
@@ -90,42 +83,43 @@ static struct tw_extremes moments_f64(const void *data, size_t n, struct tw_lane
     return (struct tw_extremes){vd_lowest(min), vd_highest(max), vz_total(zeros)};
 }
 
-/* Of one row, the lane groups number strip, strip + strips, ... */
-static inline __attribute__((always_inline)) void
-sketch_strip(void (*load)(const unsigned char *, vf *, vd *), size_t size, const unsigned char *p, size_t first,
-             size_t end, size_t step, const uint16_t *signs, double *lane)
+/* Of one row, the lane groups that begin at first, first + step, ... ; load is NULL for f64. */
+static inline __attribute__((always_inline)) void sketch_strip(vf (*load)(const unsigned char *, int), size_t size,
+                                                               const unsigned char *row, size_t first, size_t end,
+                                                               size_t step, const uint16_t *signs, double *lane)
 {
     vd acc[GD];
     lanes_load(lane, acc);
     for (size_t i = first; i < end; i += step) {
-        vf x[GF];
-        vd d[GD];
-        load(p + i * size, x, d);
+        const unsigned char *p = row + i * size;
         uint32_t bits = signs[i / TW_LANES];
-        UNROLL for (int g = 0; g < GD; g++)
-            acc[g] = vd_add(acc[g], vd_signed(d[g], bits, g));
+        UNROLL for (int g = 0; g < GD; g++) {
+            vd d = load ? widen(load(p, g / (F / D)), g % (F / D)) : vd_load((const double *)p + g * D);
+            acc[g] = vd_add(acc[g], vd_signed(d, bits, g));
+        }
     }
     lanes_store(lane, acc);
 }
 
-static inline __attribute__((always_inline)) void
-sketch_rows(void (*load)(const unsigned char *, vf *, vd *), size_t size, const unsigned char *p, size_t n,
-            uint64_t index, struct tw_rows *rows)
+static inline __attribute__((always_inline)) void sketch_rows(vf (*load)(const unsigned char *, int), size_t size,
+                                                              const unsigned char *p, size_t n, uint64_t index,
+                                                              struct tw_rows *rows)
 {
     size_t strips = TW_SKETCH_LANES(rows->k) / TW_LANES;
     while (n) {
         size_t at = (size_t)(index % TW_ROW), m = n < TW_ROW - at ? n : TW_ROW - at;
+        const unsigned char *row = p - at * size;
         uint64_t words[TW_ROW / 64];
         uint16_t signs[TW_ROW / TW_LANES];
-        for (size_t w = at / 64; w <= (at + m - 1) / 64; w++)
+        for (size_t w = 0; w < TW_ROW / 64; w++)
             words[w] = tw_sketch_signs(index - at + 64 * w);
         memcpy(signs, words, sizeof signs);
         if (strips == 1)
-            sketch_strip(load, size, p - at * size, at, at + m, TW_LANES, signs, rows->lane);
+            sketch_strip(load, size, row, at, at + m, TW_LANES, signs, rows->lane);
         else
-            for (size_t strip = 0; strip < strips; strip++)
-                sketch_strip(load, size, p - at * size, at + TW_LANES * ((strip - at / TW_LANES) & (strips - 1)),
-                             at + m, TW_LANES * strips, signs, rows->lane + TW_LANES * strip);
+            for (size_t s = 0; s < strips; s++)
+                sketch_strip(load, size, row, at + TW_LANES * ((s - at / TW_LANES) & (strips - 1)), at + m,
+                             TW_LANES * strips, signs, rows->lane + TW_LANES * s);
         index += m;
         p += m * size;
         n -= m;
@@ -134,17 +128,17 @@ sketch_rows(void (*load)(const unsigned char *, vf *, vd *), size_t size, const 
     }
 }
 
-#define SKETCH(name, size)                                                                                             \
+#define SKETCH(name, size, load)                                                                                            \
     static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)                           \
     {                                                                                                                  \
-        sketch_rows(load_##name, size, p, n, index, rows);                                                             \
+        sketch_rows(load, size, p, n, index, rows);                                                                    \
     }                                                                                                                  \
     static void careful_##name(const void *p, size_t n, double *out, struct tw_careful *c)                             \
     {                                                                                                                  \
         tw_careful_convert(tw_load_##name, p, n, out, c);                                                              \
     }
 #define NARROW(name, size)                                                                                             \
-    SKETCH(name, size)                                                                                                 \
+    SKETCH(name, size, load_##name)                                                                                               \
     static struct tw_extremes moments_##name(const void *p, size_t n, struct tw_lanes *lanes)                          \
     {                                                                                                                  \
         return narrow_moments(load_##name, size, p, n, lanes);                                                         \
@@ -153,7 +147,7 @@ sketch_rows(void (*load)(const unsigned char *, vf *, vd *), size_t size, const 
 NARROW(f16, 2)
 NARROW(bf16, 2)
 NARROW(f32, 4)
-SKETCH(f64, 8)
+SKETCH(f64, 8, NULL)
 
 #define VECTOR_KERNELS(set)                                                                                            \
     const struct tw_kernels tw_kernels_##set = {                                                                       \
