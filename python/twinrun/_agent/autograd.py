@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backward: the loss that it starts from, gradients where no optimizer will show them."""
+import functools
+
+from . import core, modules, naming, optim, rng, steps, tensors
+from .core import S, T, hook, trim
+from .native import BACKWARD, FORWARD, GRADIENT, LOSS, SKETCH, STATS, TENSORS
+
+GRAPH_NODES = 100000    # how far a graph is searched for leaves
+
+
+def _starts(args, kwargs):
+    first = args[0] if args else kwargs.get("tensors")
+    if tensors.is_tensor(first):
+        return [first]
+    return [t for t in first if tensors.is_tensor(t)] if isinstance(first, (list, tuple)) else []
+
+
+@hook
+def _before(args, kwargs):
+    if not core.begin() or modules._in_backward():
+        return None
+    if not T.optimizers:
+        steps.backward_begins()
+    rng.check("user code")
+    starts = _starts(args, kwargs)
+    pending = tensors.pending()
+    seen = modules.last_loss() if modules.last_loss is not None else None
+    for t in starts:
+        if t is not seen:
+            pending.add(FORWARD, LOSS, "loss", t, "", "backward", flags=STATS | SKETCH)
+            core.saw("loss")
+    pending.flush()
+    return (_leaves(starts),) if not steps.has_optimizers() else ((),)
+
+
+@hook
+def _after(leaves):
+    rng.check("backward")
+    if T.optimizers:
+        optim.backward_in_step()
+    else:
+        steps.backward_ended(leaves)
+
+
+def _leaves(starts):
+    """(name, tensor) of every leaf of the graph behind `starts` that belongs to no root, in the order of the graph."""
+    found, seen = [], set()
+    stack = [t.grad_fn for t in reversed(starts) if t.grad_fn is not None]
+    while stack and len(seen) < GRAPH_NODES:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        tensor = getattr(node, "variable", None)
+        if tensor is not None and tensors.is_tensor(tensor):
+            known = naming.parameter(tensor)
+            if known is None or not known[1]:
+                name = "leaf#%d" % (len(found) + 1)
+                naming.give(tensor, name, "")
+                found.append((name, tensor))
+            continue
+        stack.extend(following for following, _ in reversed(node.next_functions) if following is not None)
+    return found
+
+
+@hook
+def _grad_before(args, kwargs):
+    if not core.begin() or modules._in_backward():
+        return None
+    starts = args[0] if args else kwargs.get("outputs")
+    inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
+    starts = [starts] if tensors.is_tensor(starts) else list(starts)
+    inputs = [inputs] if tensors.is_tensor(inputs) else list(inputs) if isinstance(inputs, (list, tuple)) else []
+    pending = tensors.pending()
+    for t in starts:
+        if tensors.is_tensor(t) and t.numel() == 1:
+            pending.add(FORWARD, LOSS, "loss", t, "", "autograd.grad", flags=STATS | SKETCH)
+    pending.flush()
+    return (inputs,)
+
+
+@hook
+def _grad_after(inputs, result):
+    if S.level < TENSORS:
+        return
+    pending = tensors.pending()
+    results = result if isinstance(result, (list, tuple)) else (result,)
+    for i, t in enumerate(results):
+        known = naming.parameter(inputs[i]) if i < len(inputs) and tensors.is_tensor(inputs[i]) else None
+        if tensors.is_tensor(t):
+            name, scope = known or ("autograd.grad[%d]" % i, "")
+            pending.add(BACKWARD, GRADIENT, name, t, scope, "autograd.grad")
+            core.saw("gradient")
+    pending.flush()
+
+
+def _replace(original, before, after, with_result):
+    local = T
+
+    def backward(*args, **kwargs):
+        token = before(args, kwargs)
+        local.backward += 1
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            trim(error)
+            raise
+        finally:
+            local.backward -= 1
+        if token is not None:
+            if with_result:
+                after(token[0], result)
+            else:
+                after(token[0])
+        return result
+
+    return functools.update_wrapper(backward, original)
+
+
+def arm(torch):
+    """Tensor.backward goes through torch.autograd.backward, so there is one place to watch."""
+    backward = _replace(torch.autograd.backward, _before, _after, False)
+    grad = _replace(torch.autograd.grad, _grad_before, _grad_after, True)
+    torch.autograd.backward, torch.autograd.grad = backward, grad
+    S.armed.append("backward")
+    return [backward, grad]

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all hooks share: the switch, the guard around every hook, the first record of a process, series, steps, notes."""
+import atexit
+import os
+import sys
+import threading
+from time import perf_counter_ns
+
+from . import native
+from .native import MODULES, OPS, TENSORS
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+class State:
+    """The process. `on` is the switch that every hook looks at first."""
+
+    def __init__(self):
+        self.on = False           # hooks are set, and nothing has gone wrong
+        self.lib = None           # native.Library
+        self.level = TENSORS
+        self.deep = False         # outputs of every module, not only of roots
+        self.ops = False          # operation level is active in the current step
+        self.begun = False        # identified, first records written
+        self.step = 0             # mirrors the library's
+        self.forked = False       # child of a process that was armed
+        self.worker = None        # role of a DataLoader worker
+        self.main_thread = threading.main_thread().ident
+        self.python_ns = 0        # spent in hooks, not yet told to the library
+        self.native_ns = 0        # of that, spent in the library, which counts it itself
+        self.seen = {}            # category -> how often, for the coverage notes
+        self.armed, self.unarmed = [], []
+        self.on_begin, self.on_step, self.on_exit, self.on_fork = [], [], [], []
+        self.torch_modes = lambda: 0
+        self.without_torch_modes = None
+
+
+class Local(threading.local):
+    """The thread."""
+
+    busy = False       # inside a hook: whatever our own code calls is not observed
+    depth = 0          # nested module calls
+    root = None        # the root module whose forward runs
+    path = None        # names of the modules being called, at levels that ask for them
+    recomputing = 0    # inside the recomputation of activation checkpointing
+    optimizers = ()    # optimizers whose step() runs, outermost first
+    backward = 0       # nested backward calls
+    pending = None     # tensors.Pending of this thread
+
+
+S = State()
+T = Local()
+
+
+# ---------------------------------------------------------------- the guard
+
+def hook(function):
+    """A hook: does nothing while the agent is off or works itself; whatever it raises switches the agent off instead.
+
+    What a signal handler of the job raises while we run is not ours and goes on to the job.
+    """
+
+    def guarded(*args):
+        if not S.on or T.busy:
+            return None
+        T.busy = True
+        began = perf_counter_ns()
+        try:
+            if S.torch_modes():
+                with S.without_torch_modes():
+                    return function(*args)
+            return function(*args)
+        except Exception as error:
+            if not fail(function.__name__, error):
+                raise
+            return None
+        finally:
+            T.busy = False
+            S.python_ns += perf_counter_ns() - began
+
+    guarded.__name__ = function.__name__
+    return guarded
+
+
+def _origin(error):
+    """(file, line) where an exception arose, and whether that is our code or torch's, called by us."""
+    traceback = error.__traceback__
+    if traceback is None:
+        return "?", 0, True
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    file = traceback.tb_frame.f_code.co_filename
+    ours = file.startswith(FOLDER) or "/torch/" in file or file.endswith(("weakref.py", "threading.py"))
+    return file, traceback.tb_lineno, ours
+
+
+def fail(where, error):
+    """Switches the agent off for an exception of ours; False when it is the job's."""
+    file, line, ours = _origin(error)
+    if not ours:
+        return False
+    fail_with("%s: %s: %s (%s:%d)" % (where, type(error).__name__, error, os.path.basename(file), line))
+    return True
+
+
+def fail_with(text):
+    S.on = False
+    try:
+        (S.lib or native.library()).note(b"agent.error", text[:2000].encode("utf-8", "replace"))
+    except Exception:
+        pass
+
+
+def trim(error):
+    """Takes the calling frame, ours, out of the traceback of an exception that passes through it."""
+    traceback = error.__traceback__
+    if traceback is not None:
+        error.__traceback__ = traceback.tb_next
+
+
+# ---------------------------------------------------------------- start and end
+
+def start():
+    """Loads the library and reads what the launcher asked for. False when this process is not to be watched."""
+    lib = native.library()
+    if not lib.on():
+        return False
+    S.lib = lib
+    S.level = lib.level()
+    atexit.register(_finish)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+    S.on = True
+    return True
+
+
+def _child_number():
+    """`3` or `3.1` in a process made by multiprocessing, equal in every run, where pids would differ."""
+    module = sys.modules.get("multiprocessing.process")
+    if module is None:
+        return ""
+    return ".".join(str(part) for part in getattr(module.current_process(), "_identity", ()))
+
+
+def _group():
+    """(rank, world) of torch.distributed, or (-1, 0): as the environment says."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return -1, 0
+
+
+def identify():
+    """Says who this process is. Only counts before its first record."""
+    rank, world = _group()
+    role = S.worker
+    number = _child_number()
+    if role is None and rank < 0 and number:
+        role = "child " + number
+    elif role is not None and rank < 0 and "." in number and "RANK" not in os.environ:
+        role += " of child " + number.rsplit(".", 1)[0]
+    S.lib.identify(rank, world, role.encode() if role else None, 2)
+
+
+def begin():
+    """Before the first record of the process. True when records are wanted."""
+    if S.begun:
+        return True
+    S.begun = True
+    identify()
+    if not S.lib.on():
+        S.on = False
+        return False
+    set_depth()
+    note("python.version", "%d.%d.%d" % sys.version_info[:3])
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        note("torch.version", str(getattr(torch, "__version__", "?")))
+    if S.armed:
+        note("armed", "\n".join(S.armed))
+    if S.unarmed:
+        note("unarmed", "\n".join(S.unarmed))
+    for function in S.on_begin:
+        function()
+    return True
+
+
+def set_depth():
+    """What the level means for the step that begins."""
+    S.ops = S.level == OPS and bool(S.lib.in_window())
+    S.deep = S.ops or S.level == MODULES
+
+
+def _finish():
+    if not S.on or not S.begun:
+        return
+    T.busy = True
+    try:
+        for function in S.on_exit:
+            function()
+        tell_coverage()
+        S.lib.add_observer_ns(max(0, S.python_ns - S.native_ns))
+        S.lib.flush()
+    except Exception as error:
+        fail("at exit", error)
+    finally:
+        T.busy = False
+
+
+def _after_fork():
+    """The child records into a trace of its own, from its step 0 on."""
+    S.forked = True
+    S.begun = False
+    S.step = 0
+    S.python_ns = S.native_ns = 0
+    S.seen.clear()
+    S.main_thread = threading.get_ident()
+    T.__dict__.clear()
+    for function in S.on_fork:
+        try:
+            function()
+        except Exception:
+            S.on = False
+
+
+# ---------------------------------------------------------------- names
+
+_series = {}
+_layouts = {}
+_shapes = {}
+
+
+def _text(text):
+    return text.encode("utf-8", "replace").replace(b"\0", b"?")
+
+
+def thread_role():
+    """Empty on the main thread; keeps apart the records of threads that the job made and named."""
+    if threading.get_ident() == S.main_thread:
+        return ""
+    name = threading.current_thread().name
+    return "thread" if name.startswith(("Thread-", "Dummy-", "ThreadPool")) else "thread " + name
+
+
+def series(phase, kind, name, scope="", op="", site="", role=None):
+    """The id of a series; asks the library once."""
+    if role is None:
+        role = thread_role()
+    key = (phase, kind, name, scope, op, site, role)
+    found = _series.get(key)
+    if found is None:
+        found = S.lib.series(phase, kind, _text(name), _text(scope), _text(role), _text(op), _text(site))
+        if len(_series) >= 1 << 18:
+            _series.clear()
+        _series[key] = found
+    return found
+
+
+def series_bytes(phase, kind, name, op, site, address, size, scope="", flags=0):
+    """Records opaque bytes at an address. Returns the link."""
+    number = series(phase, kind, name, scope, op, site)
+    began = perf_counter_ns()
+    link = S.lib.bytes(number, address, size, flags)
+    S.native_ns += perf_counter_ns() - began
+    return link
+
+
+def layout(dtype, shape):
+    key = (dtype, shape)
+    found = _layouts.get(key)
+    if found is None:
+        found = S.lib.layout(dtype, len(shape), sizes(shape))
+        if len(_layouts) >= 1 << 16:
+            _layouts.clear()
+        _layouts[key] = found
+    return found
+
+
+def sizes(numbers):
+    """A C array of int64 with these numbers, kept for ever (shapes and strides come back again and again)."""
+    found = _shapes.get(numbers)
+    if found is None:
+        found = _shapes[numbers] = (native.ctypes.c_int64 * max(1, len(numbers)))(*numbers)
+    return found
+
+
+def saw(category, number=1):
+    """Counts what was recorded, for the coverage notes; the first of its kind is noted at once, should the job be killed."""
+    before = S.seen.get(category, 0)
+    S.seen[category] = before + number
+    if not before:
+        note("seen." + category, str(number))
+
+
+def tell_coverage():
+    for category in sorted(S.seen):
+        note("seen." + category, str(S.seen[category]))
+
+
+def note(key, value):
+    S.lib.note(_text(key), _text(value))
+
+
+def note_alone(key, value):
+    """A note from a process that recorded nothing."""
+    lib = native.library()
+    if lib.on():
+        lib.note(_text(key), _text(value))
+
+
+# ---------------------------------------------------------------- steps
+
+def step_end():
+    """Closes the step."""
+    S.lib.add_observer_ns(max(0, S.python_ns - S.native_ns))
+    S.python_ns = S.native_ns = 0
+    S.step = S.lib.step_end()
+    if not S.lib.on():
+        S.on = False
+        return
+    set_depth()
+    for function in S.on_step:
+        function()

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataLoaders: batches with their sample indices, in the order in which the job gets them; what loading draws."""
+import functools
+import weakref
+from array import array
+from collections import deque
+
+from . import core, naming, rng, steps, tensors
+from .core import S, hook, trim
+from .native import BATCH, DATA, I64, INDICES, SKETCH, STATS, TENSORS
+
+_iterators = weakref.WeakKeyDictionary()    # iterator -> Feed
+
+
+class Feed:
+    """One iteration over a loader."""
+
+    def __init__(self, label, dataset, sampler, ordered):
+        self.label, self.dataset, self.sampler, self.ordered = label, dataset, sampler, ordered
+        self.indices = deque()    # asked for, not yet delivered
+
+
+def _sampler_name(loader):
+    sampler = getattr(loader, "sampler", None)
+    batches = getattr(loader, "batch_sampler", None)
+    return type(sampler if type(batches).__name__ == "BatchSampler" or batches is None else batches).__name__
+
+
+# ---------------------------------------------------------------- hooks
+
+@hook
+def _constructed(loader):
+    naming.loader_labels.of(loader)
+
+
+@hook
+def _before_iter(loader):
+    if not core.begin():
+        return None
+    steps.boundary()
+    rng.adopt(getattr(loader, "generator", None))
+    rng.adopt(getattr(getattr(loader, "sampler", None), "generator", None))
+    rng.check("user code")
+    return True
+
+
+@hook
+def _after_iter(loader, iterator):
+    rng.check("DataLoader.__iter__")
+    if iterator is not None:
+        feed = _iterators.get(iterator)
+        if feed is not None:
+            feed.indices.clear()  # persistent workers: the same iterator once more
+        else:
+            _iterators[iterator] = Feed(naming.loader_labels.of(loader), type(loader.dataset).__name__,
+                                        _sampler_name(loader), getattr(loader, "in_order", True))
+
+
+@hook
+def _before_next(iterator):
+    steps.boundary()
+    rng.check("user code")
+    return True
+
+
+@hook
+def _after_index(iterator, indices):
+    feed = _iterators.get(iterator)
+    if feed is not None:
+        rng.check(feed.sampler)
+        feed.indices.append(indices)
+    else:
+        rng.check("sampler")
+
+
+@hook
+def _after_next(iterator, data):
+    feed = _iterators.get(iterator)
+    label, dataset = (feed.label, feed.dataset) if feed is not None else ("DataLoader", "")
+    rng.check(dataset or "DataLoader")
+    pending = tensors.pending()
+    if feed is not None and feed.indices:
+        indices = feed.indices.popleft()
+        if S.level >= TENSORS and feed.ordered:
+            record_indices(pending, indices, label, feed.sampler)
+    found, values = [], []
+    tensors.walk(data, "batch", found, values)
+    for name, value in found:
+        tensors.add_any(pending, DATA, BATCH, name, value, label, dataset)
+    if values:
+        pending.add_bytes(core.series(DATA, BATCH, "batch, plain values", label, dataset), tensors.plain_bytes(values))
+    pending.flush()
+    steps.batch(found)
+    core.saw("batch", len(found) or 1)
+
+
+def record_indices(pending, indices, label, sampler):
+    """Sample indices as one record: a list of integers as such, anything else by its plain values."""
+    if isinstance(indices, int):
+        indices = [indices]
+    if not isinstance(indices, (list, tuple)) or all(i is None for i in indices):
+        return  # an iterable dataset has none
+    number = core.series(DATA, INDICES, "sample indices", label, sampler)
+    try:
+        numbers = array("q", indices)
+    except (TypeError, OverflowError):
+        found, values = [], []
+        tensors.walk(indices, "sample indices", found, values)
+        for name, value in found:
+            tensors.add_any(pending, DATA, INDICES, name, value, label, sampler)
+        pending.add_bytes(number, tensors.plain_bytes(values))
+        return
+    pending.keep.append(numbers)
+    pending.put(number, numbers.buffer_info()[0], I64, len(numbers), (len(numbers),), None, STATS | SKETCH)
+
+
+# ---------------------------------------------------------------- setting up
+
+def _wrap(original, before, after):
+    """`original` between two hooks; an exception passes without a frame of ours."""
+
+    def wrapped(self, *args, **kwargs):
+        going = S.on and before(self)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            trim(error)
+            raise
+        if going:
+            after(self, result)
+        return result
+
+    functools.update_wrapper(wrapped, original)
+    del wrapped.__wrapped__
+    return wrapped
+
+
+def _always(_self):
+    return S.on and not core.T.busy
+
+
+def arm(torch):
+    module = torch.utils.data.dataloader
+    replaced = []
+    loader, base = module.DataLoader, module._BaseDataLoaderIter
+
+    def __new__(cls, *args, **kwargs):
+        self = object.__new__(cls)
+        _constructed(self)
+        return self
+
+    if loader.__new__ is object.__new__:
+        loader.__new__ = staticmethod(__new__)
+    loader.__iter__ = _wrap(loader.__iter__, _before_iter, _after_iter)
+    base._next_index = _wrap(base._next_index, _always, _after_index)
+    replaced += [__new__, loader.__iter__, base._next_index]
+    for name in dir(module):
+        cls = getattr(module, name)
+        if isinstance(cls, type) and issubclass(cls, base) and cls is not base and "_next_data" in cls.__dict__:
+            cls._next_data = _wrap(cls._next_data, _before_next, _after_next)
+            replaced.append(cls._next_data)
+    S.armed.append("data loaders")
+    return replaced

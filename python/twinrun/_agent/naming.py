@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that are equal in every run: labels of roots, optimizers and loaders; parameters by their path in their root."""
+import weakref
+
+from . import tensors
+from .core import S
+
+# A root that only wraps the job's model goes by the model's name.
+_WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "FullyShardedDataParallel": "module",
+             "OptimizedModule": "_orig_mod"}
+
+
+class Labels:
+    """`Name`, `Name#2`, ... for the objects of one sort that live at one time; a label is free again when its owner dies."""
+
+    def __init__(self):
+        self.taken = {}    # id(object) -> (weak reference, label)
+        self.numbers = {}  # name -> numbers in use
+
+    def of(self, thing, name=None):
+        found = self.taken.get(id(thing))
+        if found is not None and found[0]() is thing:
+            return found[1]
+        name = name or type(thing).__name__
+        used = self.numbers.setdefault(name, set())
+        number = 1
+        while number in used:
+            number += 1
+        used.add(number)
+        label = name if number == 1 else "%s#%d" % (name, number)
+        key, taken = id(thing), self.taken
+
+        def gone(reference):
+            used.discard(number)
+            if key in taken and taken[key][0] is reference:
+                del taken[key]
+
+        taken[key] = (weakref.ref(thing, gone), label)
+        return label
+
+
+class Root:
+    """A module that was called from outside of every other one."""
+
+    __slots__ = ("reference", "label", "op", "stateless", "loss", "announced", "parameters", "buffers", "buffer_marks")
+
+    def __init__(self, module, label, stateless):
+        self.reference = weakref.ref(module)
+        self.label = label
+        self.op = type(module).__name__
+        self.stateless = stateless
+        self.loss = self.op.endswith("Loss") or self.op == "Loss"
+        self.announced = False
+        self.parameters = []    # (name, weak reference, class of the owner)
+        self.buffers = []
+        self.buffer_marks = {}
+
+
+roots = {}          # id(unwrapped module) -> Root
+root_labels = Labels()
+optimizer_labels = Labels()
+loader_labels = Labels()
+_parameters = {}    # id(parameter) -> (weak reference, name, root label, class of the owner)
+
+
+def unwrap(module):
+    for _ in range(8):
+        attribute = _WRAPPERS.get(type(module).__name__)
+        inner = module._modules.get(attribute) if attribute else None
+        if inner is None:
+            return module
+        module = inner
+    return module
+
+
+def _tree(module, prefix, seen):
+    """(path, module) of a module and all below it, each once, without running code of the job."""
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield prefix, module
+    for name, child in module._modules.items():
+        if child is not None:
+            child_prefix = prefix + "." + name if prefix else name
+            for found in _tree(unwrap(child), child_prefix, seen):
+                yield found
+
+
+def _stateless(module):
+    for _path, inner in _tree(module, "", set()):
+        if any(p is not None for p in inner._parameters.values()) or any(b is not None for b in inner._buffers.values()):
+            return False
+    return True
+
+
+def _lazy(tensor):
+    return type(tensor).__name__.startswith("Uninitialized")
+
+
+def root_of(module):
+    """The Root of a module called from outside; known from its first call on."""
+    module = unwrap(module)
+    found = roots.get(id(module))
+    if found is not None and found.reference() is module:
+        return found
+    stateless = _stateless(module)
+    label = type(module).__name__ if stateless else root_labels.of(module)
+    root = Root(module, label, stateless)
+    key = id(module)
+    roots[key] = root
+    weakref.finalize(module, _forget, key, root).atexit = False
+    return root
+
+
+def _forget(key, root):
+    if roots.get(key) is root:
+        del roots[key]
+    for _name, reference, _op in root.parameters:
+        tensor = reference()
+        if tensor is None or _parameters.get(id(tensor), (None, None, None))[2] == root.label:
+            if tensor is not None:
+                _parameters.pop(id(tensor), None)
+
+
+def learn(root):
+    """Lists the root's parameters and buffers; returns those not known before as (name, tensor, class of the owner).
+
+    None while a lazy module has not made them yet.
+    """
+    module = root.reference()
+    if module is None:
+        return []
+    fresh, parameters, buffers, seen = [], [], [], set()
+    for path, inner in _tree(module, "", set()):
+        owner = type(inner).__name__
+        for kind, mapping in ((parameters, inner._parameters), (buffers, inner._buffers)):
+            for name, tensor in mapping.items():
+                if tensor is None or id(tensor) in seen or not tensors.is_tensor(tensor):
+                    continue
+                if _lazy(tensor):
+                    return None
+                seen.add(id(tensor))
+                full = path + "." + name if path else name
+                kind.append((full, weakref.ref(tensor), owner))
+                known = _parameters.get(id(tensor))
+                if known is None or known[0]() is not tensor:
+                    fresh.append((full, tensor, owner))
+                    _parameters[id(tensor)] = (weakref.ref(tensor), full, root.label, owner)
+    root.parameters, root.buffers = parameters, buffers
+    return fresh
+
+
+def parameter(tensor):
+    """(name, root label) of a parameter seen in some root; None for others."""
+    found = _parameters.get(id(tensor))
+    if found is None or found[0]() is not tensor:
+        return None
+    return found[1], found[2]
+
+
+def give(tensor, name, label):
+    """Names a tensor that belongs to no root (a leaf of raw tensor code, a parameter given to an optimizer only)."""
+    if len(_parameters) > 1 << 18:
+        for key in [k for k, v in _parameters.items() if v[0]() is None]:
+            del _parameters[key]
+    _parameters[id(tensor)] = (weakref.ref(tensor), name, label, "")
+
+
+def reset():
+    """After fork nothing needs to be learnt again, only told again."""
+    for root in roots.values():
+        root.announced = False
+
+
+def arm():
+    S.on_fork.append(reset)

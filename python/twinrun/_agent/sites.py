@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Source lines: the part of the Python stack that belongs to the job, above the frames of torch, the library and us."""
+import os
+import sys
+import sysconfig
+
+from .core import FOLDER
+
+FRAMES = 4
+
+_skipped = [FOLDER + os.sep, "<frozen"]
+_library_folder = sysconfig.get_paths().get("stdlib", os.sep) + os.sep
+_judged = {}    # file name -> may be shown
+_lines = {}     # (code, instruction) -> text
+_cwd = None
+
+
+def arm(torch):
+    """torch's own folder is never a source line of the job."""
+    _skipped.append(os.path.dirname(os.path.abspath(torch.__file__)) + os.sep)
+    _skipped.append(_library_folder)
+
+
+def _shown(file):
+    found = _judged.get(file)
+    if found is None:
+        inside_library = file.startswith(_library_folder) and "-packages" in file
+        found = _judged[file] = inside_library and not file.startswith(tuple(_skipped[:-1])) or not file.startswith(
+            tuple(_skipped))
+    return found
+
+
+def _short(file):
+    """As the user would write it: below the working folder, or behind site-packages."""
+    global _cwd
+    if _cwd is None:
+        try:
+            _cwd = os.getcwd() + os.sep
+        except OSError:
+            _cwd = os.sep
+    if file.startswith(_cwd) and _cwd != os.sep:
+        return file[len(_cwd):]
+    for mark in ("site-packages" + os.sep, "dist-packages" + os.sep):
+        if mark in file:
+            return file.split(mark, 1)[1]
+    return file
+
+
+def _line(code, frame):
+    key = (code, frame.f_lasti)
+    found = _lines.get(key)
+    if found is None:
+        if len(_lines) >= 1 << 16:
+            _lines.clear()
+        found = _lines[key] = "%s:%d in %s" % (_short(code.co_filename), frame.f_lineno or 0, code.co_name)
+    return found
+
+
+def user(frames=FRAMES):
+    """The job's lines on this thread's stack, innermost first, joined by newlines; empty when there are none."""
+    frame = sys._getframe(1)
+    found = []
+    while frame is not None and len(found) < frames:
+        code = frame.f_code
+        if _shown(code.co_filename):
+            found.append(_line(code, frame))
+        frame = frame.f_back
+    return "\n".join(found)

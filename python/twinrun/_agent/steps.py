@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a step ends. The rules are deterministic and documented in docs/python.md:
+
+1. A step is one round of the optimizers: it ends when every optimizer that is alive has stepped once. When one steps again
+   before the others had their turn, they do not alternate one to one: from then on the others' steps each end a step of
+   their own, and so do this one's.
+2. Without an optimizer, a step ends when the parameters have changed after a backward: noticed at the next batch, forward or
+   backward.
+3. Without optimizer and backward (evaluation only), every forward of a root is a step: it ends at the next batch or forward.
+"""
+import weakref
+
+from . import core, naming, rng, tensors
+from .core import S, T
+from .native import BACKWARD, GRADIENT, OPTIMIZER, STATS, TENSORS, WEIGHT
+
+SMALL = 16384           # elements: larger buffers (masks, tables) are looked at only when they seem to have changed
+
+_optimizers = {}        # id -> weak reference, of every optimizer made and still alive
+_stepped = {}           # id -> steps in this round
+_idle = set()           # optimizers that do not alternate with the others
+_used = {}              # label -> Root called in this step
+_batch = []             # weak references to the tensors of the batch that a loader delivered last
+_by_hand = None         # digests of the leaves when the last backward ended, while no optimizer is alive
+_leaves = {}            # id -> weak reference: leaves of raw tensor code, found in the graph
+_evaluated = None       # weak reference of the root that ran without a backward, ever
+_trained = False        # a backward or an optimizer step was seen
+
+
+# ---------------------------------------------------------------- what happened
+
+def made(optimizer):
+    """An optimizer was constructed."""
+    key = id(optimizer)
+
+    def gone(reference):
+        if _optimizers.get(key) is reference:
+            del _optimizers[key]
+            _stepped.pop(key, None)
+            _idle.discard(key)
+
+    _optimizers[key] = weakref.ref(optimizer, gone)
+
+
+def batch(found):
+    """A loader delivered these tensors."""
+    del _batch[:]
+    for _name, value in found:
+        if tensors.is_tensor(value):
+            _batch.append(weakref.ref(value))
+
+
+def in_last_batch(tensor):
+    return any(reference() is tensor for reference in _batch)
+
+
+def boundary():
+    """A new batch is asked for."""
+    if _by_hand is not None:
+        _close_if_changed()
+    elif _evaluated is not None:
+        close()
+
+
+def before_forward(root):
+    if _by_hand is not None:
+        _close_if_changed()
+    elif _evaluated is not None and not root.stateless and (_evaluated[1] or _evaluated[0] is root):
+        close()
+    if not root.stateless:
+        _used[root.label] = root
+
+
+def after_forward(root, _output):
+    global _evaluated
+    if not _trained and not root.stateless and not _optimizers:
+        _evaluated = (root, not tensors._torch.is_grad_enabled())
+
+
+def backward_begins():
+    """Before a root backward."""
+    global _evaluated, _trained
+    _trained = True
+    _evaluated = None
+    if _by_hand is not None:
+        _close_if_changed()
+
+
+def backward_ended(leaves):
+    """After a root backward. `leaves`: tensors of the graph that no root owns, listed only while no optimizer is alive."""
+    global _by_hand
+    if _optimizers:
+        return
+    for name, tensor in leaves:
+        if id(tensor) not in _leaves:
+            _leaves[id(tensor)] = weakref.ref(tensor)
+    current = _hand_tensors()
+    gradients = [(naming.parameter(t), t.grad) for t in current if t.grad is not None]
+    if S.level >= TENSORS and gradients:
+        pending = tensors.pending()
+        for name, gradient in gradients:
+            pending.add(BACKWARD, GRADIENT, name[0], gradient, name[1])
+        pending.flush()
+        core.saw("gradient", len(gradients))
+    _by_hand = _digests(current)
+
+
+def has_optimizers():
+    return bool(_optimizers)
+
+
+# ---------------------------------------------------------------- optimizers
+
+def turn(optimizer):
+    """An optimizer has stepped (or a gradient scaler has skipped its step): closes the step when the round is complete."""
+    global _by_hand, _trained, _evaluated
+    _trained = True
+    _by_hand = _evaluated = None
+    key = id(optimizer)
+    if key not in _optimizers:
+        made(optimizer)
+    if key in _idle:
+        close()
+        return
+    _stepped[key] = _stepped.get(key, 0) + 1
+    waiting = [k for k in _optimizers if k not in _stepped and k not in _idle]
+    if waiting and _stepped[key] < 2:
+        return
+    _idle.update(waiting)
+    close()
+
+
+# ---------------------------------------------------------------- updates by hand
+
+def _hand_tensors():
+    """Everything that a backward may have given a gradient: parameters of the roots in use, leaves of raw code; in order."""
+    found = []
+    for root in _used.values():
+        found.extend(t for t in (reference() for _n, reference, _o in root.parameters) if t is not None and t.requires_grad)
+    known = {id(t) for t in found}
+    for key in list(_leaves):
+        tensor = _leaves[key]()
+        if tensor is None:
+            del _leaves[key]
+        elif key not in known and naming.parameter(tensor):
+            found.append(tensor)
+    return found
+
+
+def _digests(found):
+    """A digest per tensor; for those without plain memory their version counter."""
+    digests = []
+    for t in found:
+        memory = tensors.contiguous_bytes(t)
+        digests.append((id(t), S.lib.quick_digest(*memory) if memory else t._version))
+    return digests
+
+
+def _close_if_changed():
+    global _by_hand
+    current = _hand_tensors()
+    if _digests(current) == _by_hand:
+        return  # accumulating
+    pending = tensors.pending()
+    for t in current:
+        name = naming.parameter(t)
+        if name is not None:
+            pending.add(OPTIMIZER, WEIGHT, name[0], t, name[1], "by hand")
+    core.saw("weight", len(current))
+    pending.flush()
+    _by_hand = None
+    close()
+
+
+# ---------------------------------------------------------------- the end of a step
+
+def _record_buffers():
+    pending = tensors.pending()
+    count = 0
+    for root in _used.values():
+        for name, reference, owner in root.buffers:
+            tensor = reference()
+            if tensor is None:
+                core_root = root.reference()
+                if core_root is not None:
+                    root.announced = False  # replaced: learn again at the next call
+                continue
+            if tensor.numel() > SMALL:
+                mark = (tensor._version, tensor.data_ptr())
+                if root.buffer_marks.setdefault(name, mark) == mark:
+                    continue
+                root.buffer_marks[name] = mark
+            pending.add(OPTIMIZER, WEIGHT, name, tensor, root.label, owner, flags=STATS)
+            count += 1
+    pending.flush()
+    if count:
+        core.saw("buffer", count)
+
+
+def close():
+    """Closes the step: buffers, generator states, value hash."""
+    global _evaluated
+    _evaluated = None
+    if not S.begun:
+        return
+    _record_buffers()
+    rng.confirm()
+    core.step_end()
+    _stepped.clear()
+    _used.clear()
+    T.losses = 0
+
+
+def at_exit():
+    """What rules 2 and 3 left open."""
+    if _by_hand is not None:
+        _close_if_changed()
+    elif _evaluated is not None:
+        close()
+
+
+def _after_fork():
+    global _by_hand, _evaluated, _trained
+    _by_hand = _evaluated = None
+    _trained = False
+    _stepped.clear()
+    _used.clear()
+
+
+def arm():
+    S.on_exit.append(at_exit)
+    S.on_fork.append(_after_fork)
+
+

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sets every hook in a torch that has just been imported. What cannot be set is noted as unarmed and left out."""
+from . import core
+from .core import S
+
+
+def arm(torch):
+    """Called once, by the finder. Does nothing in a process that is not to be watched."""
+    if not core.start():
+        return
+    from . import amp, autograd, data, modules, naming, optim, rng, sites, steps, tensors
+
+    S.torch_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
+    S.without_torch_modes = torch._C.DisableTorchFunction
+    tensors.arm(torch)
+    sites.arm(torch)
+    naming.arm()
+    steps.arm()
+    rng.arm(torch)
+    replaced = []
+    for room in (modules, data, autograd, optim, amp):
+        try:
+            replaced += room.arm(torch) or []
+        except Exception as error:
+            S.unarmed.append("%s (%s: %s)" % (room.__name__.rsplit(".", 1)[-1], type(error).__name__, error))
+    _hide_from_compiler(torch, replaced)
+
+
+def _hide_from_compiler(torch, functions):
+    """torch.compile must not look into our wrappers: it compiles what they call."""
+    frames = getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "__dict__", {})
+    try:
+        if "skip_code" in frames:
+            skip = frames["skip_code"]
+        elif "set_code_exec_strategy" in frames:
+            strategy = frames["_FrameExecStrategy"](frames["_FrameAction"].SKIP, frames["_FrameAction"].DEFAULT)
+
+            def skip(code):
+                frames["set_code_exec_strategy"](code, strategy)
+        else:
+            return
+        for function in functions:
+            skip(function.__code__)
+        skip(core.hook(core.saw).__code__)
+    except Exception as error:
+        S.unarmed.append("torch.compile (our wrappers may be compiled: %s)" % error)
