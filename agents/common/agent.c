@@ -48,6 +48,22 @@ static void map_mine(void)
     atomic_store(tw_agent_mine, 1);
 }
 
+/* Holding the lock. A Python process stays one whatever is said later. */
+static void announce(int kind)
+{
+    if (kind == 2)
+        tw_agent_config.kind = 2;
+    if (announced_kind < tw_agent_config.kind && tw_folder_announce(tw_agent_config.kind))
+        announced_kind = tw_agent_config.kind;
+}
+
+void tw_agent_announce(int kind)
+{
+    pthread_mutex_lock(&lock);
+    announce(kind);
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- opening */
 
 static void options_for(struct twin_writer_options *o, const char *path)
@@ -97,8 +113,7 @@ static void open_writer(void)
         return;
     }
     opener = current_pid();
-    if (announced_kind < tw_agent_config.kind && tw_folder_announce(tw_agent_config.kind))
-        announced_kind = tw_agent_config.kind;
+    announce(tw_agent_config.kind);
     tw_progress_claim();
     if (!quick_exit_hooked)
         quick_exit_hooked = at_quick_exit(quick_exit_seal) == 0;
@@ -249,8 +264,8 @@ static void child_after_fork(void)
     if (n > 0 && (size_t)n < sizeof role)
         memcpy(tw_agent_config.role, role, (size_t)n + 1);
     children = 0;
-    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_READY && tw_folder_announce(tw_agent_config.kind))
-        announced_kind = tw_agent_config.kind;
+    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_READY)
+        announce(tw_agent_config.kind);
     pthread_mutex_unlock(&lock);
     errno = saved_errno;
 }
@@ -271,7 +286,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
             if (pthread_atfork(before_fork, parent_after_fork, child_after_fork) == 0) {
                 atomic_store_explicit(&tw_agent_state, TW_STATE_READY, memory_order_release);
                 tw_ending_resolve();
-                tw_python_watch();
+                tw_python_watch(argc, argv);
             }
         }
     }
@@ -298,9 +313,7 @@ void tw_agent_identify(int32_t rank, int32_t world, const char *role, int kind)
     } else {
         memcpy(c->role, "main", 5);
     }
-    c->kind = kind == 2 ? 2 : 1;
-    if (announced_kind < c->kind && tw_folder_announce(c->kind))
-        announced_kind = c->kind;
+    announce(kind);
     pthread_mutex_unlock(&lock);
     tw_guard_leave(&g);
 }

@@ -94,11 +94,14 @@ void tw_progress_claim(void);                             /* takes a slot */
 void tw_progress_forget(void);                            /* in a forked child: the slot is the parent's */
 void tw_progress_update(enum tw_progress_state state, bool now); /* now false: at most once in 10 ms */
 
+/* Says in `processes`, once, what this process is armed as: 1 native, 2 python. Inside a guard, or with Python's lock held. */
+void tw_agent_announce(int kind);
+
 /* Before the process image goes away without destructors: `_exit`, quick_exit (close true), exec (false: only sealed).
  * Does nothing in a vfork child, in a child that records nothing, and when the calling thread is inside the agent. */
 void tw_agent_seal(bool close);
 /* Looks up the functions that agents/libc wraps. */
 void tw_ending_resolve(void);
 /* The Python bootstrap (agents/python): asks a CPython in this process to call us back; nothing when there is none. */
-void tw_python_watch(void);
+void tw_python_watch(int argc, char **argv);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way into a Python that does not read PYTHONPATH (-I, -E) or runs no sitecustomize (-S).
+ * The way into a Python that does not read PYTHONPATH (-I, -E, or the job has set its own) or runs no sitecustomize (-S).
  *
  * CPython 3.8 and later has audit hooks (PEP 578), and PySys_AddAuditHook may be called before the interpreter exists. Our
  * constructor does that when this process has such a Python (a weak reference: the program itself or a libpython it is linked
@@ -9,7 +9,10 @@
  * its arm(). A program that embeds Python raises none of these: there the import of a library we hook is the moment.
  *
  * Nothing is left in __main__, no traceback is printed, SystemExit does not end the job; a failure goes to `faults`.
- * boot.py's arm() is idempotent: sitecustomize calls it too, earlier, where it can.
+ * boot.py's arm() is idempotent: sitecustomize may have called it before.
+ *
+ * An audit hook stays for good, and then every audited call, such as id(), costs 0.1 us more. So it is set only where our
+ * sitecustomize will not run.
  */
 #include "agents/common/state.h"
 
@@ -29,6 +32,7 @@ WEAK PyObject *Py_CompileString(const char *text, const char *filename, int star
 WEAK PyObject *PyImport_ExecCodeModuleEx(const char *name, PyObject *code, const char *path);
 WEAK PyObject *PyImport_GetModule(PyObject *name);
 WEAK PyObject *PyObject_CallMethod(PyObject *o, const char *name, const char *format, ...);
+WEAK int PyObject_IsTrue(PyObject *o);
 WEAK PyObject *PyTuple_GetItem(PyObject *t, ssize_t i);
 WEAK PyObject *PyUnicode_FromString(const char *s);
 WEAK PyObject *PyObject_Str(PyObject *o);
@@ -44,7 +48,7 @@ WEAK void Py_DecRef(PyObject *o);
 extern PyObject *PyExc_KeyboardInterrupt __attribute__((weak, visibility("default")));
 
 #define PY_FILE_INPUT 257
-#define MODULE "twinrun._agent.boot"
+#define MODULE "_twinrun_boot"
 #define BOOT_CAP ((size_t)4 << 20)
 
 static char boot_path[PATH_MAX];
@@ -53,7 +57,7 @@ static atomic_bool armed;
 static bool have_api(void)
 {
     return PySys_AddAuditHook && Py_IsInitialized && Py_CompileString && PyImport_ExecCodeModuleEx && PyImport_GetModule &&
-           PyObject_CallMethod && PyTuple_GetItem && PyUnicode_FromString && PyObject_Str &&
+           PyObject_CallMethod && PyObject_IsTrue && PyTuple_GetItem && PyUnicode_FromString && PyObject_Str &&
            PyUnicode_AsUTF8 && PyErr_Occurred && PyErr_GivenExceptionMatches && PyErr_Fetch && PyErr_Restore && PyErr_Clear &&
            PyErr_SetInterrupt && Py_IncRef && Py_DecRef && &PyExc_KeyboardInterrupt;
 }
@@ -85,8 +89,8 @@ static void give_up(const char *what)
         Py_DecRef(trace);
 }
 
-/* The boot module: the one sitecustomize has loaded, else made from its file. The importer is not asked: it would need our
- * folder in sys.path. New reference, or NULL with an error set. */
+/* The boot module, made from its file. The importer is not asked: it would need our folder in sys.path. New reference, or NULL,
+ * with an error set unless the fault is told already. */
 static PyObject *boot_module(void)
 {
     PyObject *name = PyUnicode_FromString(MODULE);
@@ -122,6 +126,10 @@ static void arm(void)
     PyObject *done = module ? PyObject_CallMethod(module, "arm", NULL) : NULL;
     if (PyErr_Occurred())
         give_up("the Python half is off");
+    else if (done && PyObject_IsTrue(done))
+        tw_agent_announce(2);
+    else if (done)
+        tw_folder_fault("the Python half is off", "arm() of boot.py met something in its way");
     if (done)
         Py_DecRef(done);
     if (module)
@@ -152,9 +160,43 @@ static int on_audit(const char *event, PyObject *args, void *user)
     return 0;
 }
 
-void tw_python_watch(void)
+/* Whether `path` (a list with colons) has `folder` in it. */
+static bool listed(const char *path, const char *folder)
 {
-    const char *dir = have_api() ? getenv("TWINRUN_PYTHON_DIR") : NULL;
+    size_t n = strlen(folder);
+    for (const char *p = path; p && n; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL)
+        if (strncmp(p, folder, n) == 0 && (p[n] == ':' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* Whether the interpreter's own options switch PYTHONPATH or site off. */
+static bool isolated(int argc, char **argv)
+{
+    for (int i = 1; i < argc && argv[i][0] == '-' && argv[i][1] && argv[i][1] != '-'; i++)
+        for (const char *p = argv[i] + 1; *p; p++) {
+            if (*p == 'I' || *p == 'E' || *p == 'S')
+                return true;
+            if (*p == 'c' || *p == 'm')
+                return false; /* the rest is the program's */
+            if (*p == 'W' || *p == 'X') {
+                i += !p[1]; /* its value: the rest of the word, else the next one */
+                break;
+            }
+        }
+    return false;
+}
+
+static bool sitecustomize_runs(int argc, char **argv)
+{
+    const char *site = getenv("TWINRUN_SITE_DIR"), *path = getenv("PYTHONPATH");
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *name = slash ? slash + 1 : argc > 0 ? argv[0] : "";
+    return site && path && listed(path, site) && tw_starts(name, "python") && !isolated(argc, argv);
+}
+
+void tw_python_watch(int argc, char **argv)
+{
+    const char *dir = have_api() && !sitecustomize_runs(argc, argv) ? getenv("TWINRUN_PYTHON_DIR") : NULL;
     if (!dir || dir[0] != '/')
         return;
     int n = snprintf(boot_path, sizeof boot_path, "%s/twinrun/_agent/boot.py", dir);
