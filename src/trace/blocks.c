@@ -115,26 +115,6 @@ void tw_file_close(struct twin_writer *w)
     d->fd = -1;
 }
 
-/* The jump pointer of a new DATA block (Myers, "An applicative random-access stack", 1983): from any block, any earlier one
- * is reached in O(log n) jumps and steps. Keeps d->chain. */
-static uint64_t jump_of_next(struct tw_drain *d, uint64_t offset, uint64_t number)
-{
-    uint32_t n = d->chain_length, drop = 0;
-    uint64_t jump = 0;
-    if (n > 0) {
-        /* the first block is its own jump */
-        uint64_t v0 = d->chain[0].number, v1 = d->chain[n > 1 ? 1 : n - 1].number, v2 = d->chain[n > 2 ? 2 : n - 1].number;
-        bool level = v0 - v1 == v1 - v2;
-        drop = level ? (n > 2 ? 2 : n - 1) : 0;
-        jump = d->chain[drop].offset;
-    }
-    memmove(&d->chain[1], &d->chain[drop], (n - drop) * sizeof d->chain[0]);
-    d->chain[0].offset = offset;
-    d->chain[0].number = number;
-    d->chain_length = n - drop + 1;
-    return jump;
-}
-
 /* bytes: room for the header, then the payload, then room for padding */
 static void write_block(struct twin_writer *w, enum tw_block_type type, struct tw_block *b, char *bytes)
 {
@@ -164,7 +144,7 @@ static void write_block(struct twin_writer *w, enum tw_block_type type, struct t
     b->previous_seal_a = d->last.seal_a;
     b->previous_seal_b = d->last.seal_b;
     if (type == TW_BLOCK_DATA)
-        b->jump = jump_of_next(d, b->offset, b->data_index);
+        b->jump = tw_jump_next(&d->jumps, b->offset, b->data_index);
     char *payload = bytes + sizeof *b;
     struct tw_hash128 seal = tw_trace_seal(b, payload);
     b->seal_a = seal.a;

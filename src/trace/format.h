@@ -122,6 +122,12 @@ static inline uint64_t tw_align8(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 static inline uint64_t tw_align_block(uint64_t n) { return (n + TW_BLOCK_ALIGN - 1) & ~(uint64_t)(TW_BLOCK_ALIGN - 1); }
 static inline uint64_t tw_block_span(const struct tw_block *b) { return tw_align_block(sizeof *b + b->payload_bytes); }
 
+/* The last DATA block, its jump ancestor, that one's jump ancestor, and so on to the first. */
+struct tw_jump_chain { uint32_t length; struct { uint64_t offset, number; } at[128]; };
+/* The jump pointer of the next DATA block (Myers, "An applicative random-access stack", IPL 17, 1983): with these and the
+ * pointers to the block before, any earlier block is reached in O(log n) moves. 0 for the first block. (hash.c) */
+uint64_t tw_jump_next(struct tw_jump_chain *c, uint64_t offset, uint64_t number);
+
 /* ---- hashes (hash.c) */
 struct tw_hash128 tw_trace_string_hash(const void *bytes, size_t n);
 struct tw_hash128 tw_trace_key_hash(uint8_t phase, uint8_t kind, struct tw_hash128 name, struct tw_hash128 scope,

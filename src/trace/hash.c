@@ -49,6 +49,24 @@ struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload)
     return tw_hash_bytes(sealed, sizeof sealed, SEED_SEAL);
 }
 
+uint64_t tw_jump_next(struct tw_jump_chain *c, uint64_t offset, uint64_t number)
+{
+    uint32_t n = c->length, drop = 0;
+    uint64_t jump = 0;
+    if (n > 0) {
+        /* the first block is its own jump ancestor */
+        uint32_t second = n > 1 ? 1 : n - 1, third = n > 2 ? 2 : n - 1;
+        if (c->at[0].number - c->at[second].number == c->at[second].number - c->at[third].number)
+            drop = third;
+        jump = c->at[drop].offset;
+    }
+    memmove(&c->at[1], &c->at[drop], (n - drop) * sizeof c->at[0]);
+    c->at[0].offset = offset;
+    c->at[0].number = number;
+    c->length = n - drop + 1;
+    return jump;
+}
+
 bool tw_trace_is_le(void)
 {
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;

@@ -81,8 +81,7 @@ struct tw_drain {                         /* touched by the drain thread alone o
     struct tw_block last;                 /* last written header, for the chain */
     bool any;                             /* a block was written */
     uint64_t position;                    /* where the next block goes */
-    struct { uint64_t offset, number; } chain[128]; /* the last DATA block, its jump, its jump's jump, ... */
-    uint32_t chain_length;
+    struct tw_jump_chain jumps;
     uint64_t data_blocks, last_data, last_dict;
     uint32_t strings, layouts, series;    /* definitions written so far */
     struct tw_block data, dict;           /* headers being filled */
