@@ -1,0 +1,1 @@
+PATH=$(dirname "$(command -v twinrun)") twinrun record -q -- no-such-program

@@ -1,0 +1,2 @@
+# 128 + the number of the signal.
+twinrun record -q -- sh -c 'kill -TERM $$'

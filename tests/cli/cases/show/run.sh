@@ -1,0 +1,2 @@
+twinrun record -q -- "$JOB" --steps 3
+twinrun show last

@@ -1,0 +1,2 @@
+# Nothing asked: the help goes to stderr, since nothing was answered.
+twinrun

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks twinrun for its help, man pages and completion scripts and checks that they show the same options."""
+import re
+import subprocess
+import sys
+
+SAMPLES = {"LEVEL": "ops", "N": "3", "K": "3", "TIME": "10m", "DAYS": "7", "FIRST:LAST": "1:2", "FILE": "file", "DIR": "folder",
+           "TEXT": "text", "CMD": "true", "PATTERN": "*", "PYTHON": "python3"}
+bad = 0
+
+
+def complain(text):
+    global bad
+    bad += 1
+    print(text)
+
+
+def ask(*args):
+    done = subprocess.run(("twinrun",) + args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout.decode()
+
+
+def options_of_help(text):
+    """{long name: (short name or '', argument or '')}"""
+    found = {}
+    for short, name, argument in re.findall(r"^  (?:-(\w),|   ) --([a-z-]+)(?: ([A-Z_:]+))?(?:  |$)", text, re.M):
+        found[name] = (short, argument)
+    return found
+
+
+def options_of_man(text):
+    found = {}
+    for short, name, argument in re.findall(r"^\.TP\n(?:\\fB\\-(\w)\\fR, )?\\fB\\-\\-([a-z\\-]+)\\fR(?: \\fI([A-Z_:\\-]+)\\fR)?$", text, re.M):
+        found[name.replace("\\-", "-")] = (short, argument)
+    return found
+
+
+def options_of_bash(text, command):
+    block = re.search(r"^        %s\) opts='([^']*)'" % command, text, re.M)
+    return set(w[2:] for w in block.group(1).split() if w.startswith("--") and w != "--") if block else set()
+
+
+def options_of_zsh(text, command):
+    block = re.search(r"^        %s\) _arguments(.*?);;" % command, text, re.M | re.S)
+    return set(re.findall(r"--([a-z-]+)=?(?:\}'\[|\[)", block.group(1))) if block else set()
+
+
+def check_command(command, bash, zsh):
+    shown = options_of_help(ask(command, "--help")[1])
+    man = options_of_man(ask("--man", command)[1])
+    if shown != man:
+        complain("%s: help and man page differ: %s" % (command, sorted(set(shown.items()) ^ set(man.items()))))
+    for shell, found in (("bash", options_of_bash(bash, command)), ("zsh", options_of_zsh(zsh, command))):
+        if found != set(shown):
+            complain("%s: help and %s completion differ: %s" % (command, shell, sorted(found ^ set(shown))))
+    for name, (short, argument) in shown.items():
+        value = [SAMPLES[argument]] if argument else []
+        for form in (["--" + name] + value,) + ((["-" + short] + value,) if short else ()):
+            if "--help" not in form and "-h" not in form:
+                form = form + ["--help"]  # the options before it are parsed, nothing is run
+            code, text = ask(command, *form)
+            if code != 0 or not text.startswith("usage: twinrun " + command):
+                complain("%s %s: refused, exit code %d" % (command, " ".join(form), code))
+        if argument and ask(command, "--" + name)[0] != 2:
+            complain("%s --%s without its value: not refused" % (command, name))
+    return len(shown)
+
+
+def main():
+    commands = re.findall(r"^  ([a-z]+) ", ask("help")[1].split("Commands:")[1].split("Environment:")[0], re.M)
+    if len(commands) < 5:
+        complain("the help names only %s" % commands)
+    bash, zsh = ask("--completion", "bash")[1], ask("--completion", "zsh")[1]
+    for command in commands:
+        if check_command(command, bash, zsh) < 2:
+            complain("%s: no options found" % command)
+    if not bad:
+        print("help, man pages, completion and parser agree")
+    return 1 if bad else 0
+
+
+sys.exit(main())
