@@ -81,36 +81,42 @@ static inline double tw_from_order_key(int64_t key)
     return tw_f64_from_bits((uint64_t)(key ^ (int64_t)((uint64_t)(key >> 63) >> 1)));
 }
 
-static inline __attribute__((always_inline)) void tw_careful_convert(double (*load)(const void *, size_t), const void *p, size_t n, double *out,
-                                      struct tw_careful *c)
+static inline void tw_careful_init(struct tw_careful *c)
 {
-    const uint64_t inf = 0x7FF0000000000000u;
-    uint64_t nan = 0, pos_inf = 0, neg_inf = 0, zeros = 0;
-    int64_t min = tw_order_key(tw_f64_from_bits(inf)), max = tw_order_key(tw_f64_from_bits(inf | 1ull << 63));
+    *c = (struct tw_careful){.min = __builtin_inf(), .max = -__builtin_inf()};
+}
+
+/* n elements, one at a time; adds to *c. */
+static inline __attribute__((always_inline)) void tw_careful_convert(double (*load)(const void *, size_t),
+                                                                     const void *p, size_t n, double *out,
+                                                                     struct tw_careful *c)
+{
+    const uint64_t inf = 0x7FF0000000000000u, minus = 1ull << 63;
+    int64_t min = tw_order_key(c->min), max = tw_order_key(c->max);
     for (size_t i = 0; i < n; i++) {
         double x = load(p, i);
-        uint64_t bits = tw_f64_bits(x), magnitude = bits & ~(1ull << 63);
+        uint64_t bits = tw_f64_bits(x), magnitude = bits & ~minus;
         int64_t key = tw_order_key(x);
         int is_nan = magnitude > inf;
-        nan += (uint64_t)is_nan;
-        pos_inf += bits == inf;
-        neg_inf += bits == (inf | 1ull << 63);
-        zeros += magnitude == 0;
+        c->nan += (uint64_t)is_nan;
+        c->pos_inf += bits == inf;
+        c->neg_inf += bits == (inf | minus);
+        c->zeros += magnitude == 0;
         min = !is_nan && key < min ? key : min;
         max = !is_nan && key > max ? key : max;
         out[i] = tw_f64_from_bits(magnitude < inf ? bits : 0);
     }
-    *c = (struct tw_careful){nan, pos_inf, neg_inf, zeros, tw_from_order_key(min), tw_from_order_key(max)};
+    c->min = tw_from_order_key(min);
+    c->max = tw_from_order_key(max);
 }
 
 /* Adds the lanes of the row that holds element `index` to the buckets, turned by the row's hash. */
 static inline void tw_rows_fold(struct tw_rows *r, uint64_t index)
 {
-    uint32_t lanes = TW_SKETCH_LANES(r->k), turn = tw_sketch_turn(index, r->k);
-    for (uint32_t j = 0; j < lanes; j++) {
-        r->bucket[(j + turn) & (r->k - 1)] += r->lane[j];
-        r->lane[j] = 0;
-    }
+    uint32_t lanes = TW_SKETCH_LANES(r->k), mask = r->k - 1, turn = tw_sketch_turn(index, r->k);
+    for (uint32_t j = 0; j < lanes; j++)
+        r->bucket[(j + turn) & mask] += r->lane[j];
+    memset(r->lane, 0, lanes * sizeof(double));
 }
 
 #endif

@@ -18,6 +18,25 @@
 #define ADD _mm256_add_epi64
 #define XOR _mm256_xor_si256
 
+static inline void mix(__m256i *w0, __m256i *w1)
+{
+    __m256i x = *w0, y = *w1;
+    ROUND(ADD, x, y);
+    ROUND(XOR, y, x);
+    ROUND(ADD, x, y);
+    ROUND(XOR, y, x);
+    x = ADD(x, _mm256_mul_epu32(y, _mm256_shuffle_epi32(y, 0xB1)));
+    *w0 = x;
+    *w1 = y;
+}
+
+/* The keys from `first` on, in the order in which unpack leaves the words of four blocks. */
+static inline __m256i four_keys(uint64_t first)
+{
+    return ADD(_mm256_set1_epi64x((long long)first),
+               _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP, (long long)(3 * TW_KEY_STEP)));
+}
+
 static inline uint64_t total(__m256i v)
 {
     uint64_t t[4];
@@ -31,10 +50,7 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
     const size_t eights = blocks / 8;
     if (eights) {
         __m256i a = _mm256_setzero_si256(), b = a;
-        /* The order in which unpack leaves the words of four blocks: 0 2 1 3. */
-        __m256i key = ADD(_mm256_set1_epi64x((long long)k),
-                          _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP,
-                                             (long long)(3 * TW_KEY_STEP)));
+        __m256i key = four_keys(k);
         const __m256i step = _mm256_set1_epi64x((long long)(4 * TW_KEY_STEP));
         for (const unsigned char *end = p + 128 * eights; p < end; p += 128) {
             const __m256i *v = (const __m256i *)p;
@@ -46,18 +62,10 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
             key = ADD(key, step);
             __m256i u = ADD(_mm256_unpacklo_epi64(v2, v3), key), w = XOR(_mm256_unpackhi_epi64(v2, v3), key);
             key = ADD(key, step);
-            ROUND(ADD, x, y);
-            ROUND(ADD, u, w);
-            ROUND(XOR, y, x);
-            ROUND(XOR, w, u);
-            ROUND(ADD, x, y);
-            ROUND(ADD, u, w);
-            ROUND(XOR, y, x);
-            ROUND(XOR, w, u);
-            b = ADD(b, ADD(y, w));
-            ROUND(ADD, x, y);
-            ROUND(ADD, u, w);
+            mix(&x, &y);
+            mix(&u, &w);
             a = ADD(a, ADD(x, u));
+            b = ADD(b, ADD(y, w));
         }
         sa += total(a);
         sb += total(b);
@@ -83,6 +91,9 @@ typedef __m256i vz; /* counts in 32-bit or 64-bit elements; their sum as 32-bit 
 #define vd_set _mm256_set1_pd
 #define vd_min _mm256_min_pd
 #define vd_max _mm256_max_pd
+#define vd_and _mm256_and_pd
+#define vd_or _mm256_or_pd
+#define vd_and_not _mm256_andnot_pd
 #define vf_set _mm256_set1_ps
 #define vf_min _mm256_min_ps
 #define vf_max _mm256_max_ps
@@ -111,9 +122,25 @@ static inline vz vf_zeros(vz count, vf x)
     return _mm256_sub_epi32(count, _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ)));
 }
 
-static inline vz vd_zeros(vz count, vd x)
+static inline vz vd_count(vz count, vd mask)
 {
-    return _mm256_sub_epi64(count, _mm256_castpd_si256(_mm256_cmp_pd(x, _mm256_setzero_pd(), _CMP_EQ_OQ)));
+    return _mm256_sub_epi64(count, _mm256_castpd_si256(mask));
+}
+
+static inline vd vd_equal(vd x, vd y)
+{
+    return _mm256_cmp_pd(x, y, _CMP_EQ_OQ);
+}
+
+static inline vd vd_less(vd x, vd y)
+{
+    return _mm256_cmp_pd(x, y, _CMP_LT_OQ);
+}
+
+static inline int vd_any_bit(vd x)
+{
+    __m256i bits = _mm256_castpd_si256(x);
+    return !_mm256_testz_si256(bits, bits);
 }
 
 static inline uint64_t vz_total(vz count)
@@ -152,6 +179,14 @@ static inline double vd_highest(vd v)
     return _mm_cvtsd_f64(_mm_max_sd(m, _mm_unpackhi_pd(m, m)));
 }
 
+static inline void row_signs(uint64_t first, uint16_t signs[TW_ROW / TW_LANES])
+{
+    __m256i x = four_keys(first), y = x;
+    mix(&x, &y);
+    _mm256_storeu_si256((__m256i *)signs, _mm256_unpacklo_epi64(x, y));
+    _mm256_storeu_si256((__m256i *)signs + 1, _mm256_unpackhi_epi64(x, y));
+}
+
 static inline vf load_f16(const unsigned char *p, int g)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * g)));
@@ -168,7 +203,12 @@ static inline vf load_f32(const unsigned char *p, int g)
     return _mm256_loadu_ps((const float *)(p + 32 * g));
 }
 
-static inline vd widen(vf x, int part)
+static inline vd vd_widen(const float *p)
+{
+    return _mm256_cvtps_pd(_mm_loadu_ps(p));
+}
+
+static inline vd vf_widen(vf x, int part)
 {
     return _mm256_cvtps_pd(part ? _mm256_extractf128_ps(x, 1) : _mm256_castps256_ps128(x));
 }

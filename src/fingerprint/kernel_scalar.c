@@ -34,7 +34,7 @@ static inline __attribute__((always_inline)) void sketch(double (*load)(const vo
     uint32_t lanes = TW_SKETCH_LANES(rows->k);
     for (size_t i = 0; i < n; i++, index++) {
         double x = load(p, i);
-        rows->lane[index % lanes] += tw_sketch_signs(index) >> index % 64 & 1 ? -x : x;
+        rows->lane[index % lanes] += tw_sketch_minus(index) ? -x : x;
         if (index % TW_ROW == TW_ROW - 1)
             tw_rows_fold(rows, index);
     }

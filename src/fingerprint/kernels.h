@@ -36,10 +36,10 @@ struct tw_rows {
     uint32_t k;
 };
 
-/* Counts of a span that may hold non-finite values (careful kernels). Here the signs of zeros count. */
+/* Of elements that may be anything (careful kernels). Here the signs of zeros count. */
 struct tw_careful {
     uint64_t nan, pos_inf, neg_inf, zeros;
-    double min, max; /* +Inf and -Inf when all are NaN */
+    double min, max; /* +Inf and -Inf while all are NaN */
 };
 
 struct tw_kernels {
@@ -51,7 +51,7 @@ struct tw_kernels {
     struct tw_extremes (*moments[TW_KINDS])(const void *p, size_t n, struct tw_lanes *lanes);
     /* Adds n finite elements (a multiple of TW_LANES; index, that of the first one, too) to the rows. */
     void (*sketch[TW_KINDS])(const void *p, size_t n, uint64_t index, struct tw_rows *rows);
-    /* Converts n elements to f64 with non-finite ones replaced by +0, and counts. */
+    /* Converts n elements (any number) to f64 with non-finite ones replaced by +0, and adds to the counts. */
     void (*careful[TW_KINDS])(const void *p, size_t n, double *out, struct tw_careful *c);
 };
 

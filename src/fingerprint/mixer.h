@@ -48,7 +48,25 @@ static inline void tw_mix_bytes(const unsigned char *p, uint64_t key, uint64_t *
     tw_mix_block(w0, w1, key, a, b);
 }
 
-/* The sketch's randomness: bit (i mod 64) of the hash of i / 64 is the sign of element i ... */
+/*
+ * The sketch's randomness. The signs of a row of 512 elements are the mixer's output for four empty blocks, numbered
+ * after the row and keyed from another base: element 128 t + j of the row has bit j of output t, a set bit is a minus.
+ */
+#define TW_SIGN_BASE 0x8CB92BA72F3D8DD7u
+
+static inline uint64_t tw_sign_key(uint64_t index) /* of the row's first output */
+{
+    return index / 512 * 4 * TW_KEY_STEP + TW_SIGN_BASE;
+}
+
+static inline int tw_sketch_minus(uint64_t index)
+{
+    uint64_t x = 0, y = 0;
+    tw_mix_block(0, 0, index / 128 * TW_KEY_STEP + TW_SIGN_BASE, &x, &y);
+    return (index & 64 ? y : x) >> (index & 63) & 1;
+}
+
+/* A 64-bit finaliser (splitmix64). */
 static inline uint64_t tw_scatter(uint64_t x)
 {
     x ^= x >> 30;
@@ -58,15 +76,10 @@ static inline uint64_t tw_scatter(uint64_t x)
     return x ^ x >> 31;
 }
 
-static inline uint64_t tw_sketch_signs(uint64_t index)
-{
-    return tw_scatter((index / 64 + 1) * 0x9E3779B97F4A7C15u);
-}
-
-/* ... and a row of 512 elements is turned by the low bits of another. */
+/* By how many buckets the row of this element is turned. */
 static inline uint32_t tw_sketch_turn(uint64_t index, uint32_t k)
 {
-    return (uint32_t)(tw_scatter((index / 512 + 1) * 0xD1B54A32D192ED03u) >> 32) & (k - 1);
+    return (uint32_t)(tw_scatter((index / 512 + 1) * TW_KEY_STEP) >> 32) & (k - 1);
 }
 
 #endif

@@ -100,6 +100,7 @@ static void groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsi
     for (size_t i = 0; i < n; i += TW_PIECE) {
         size_t m = n - i < TW_PIECE ? n - i : TW_PIECE;
         struct tw_careful c;
+        tw_careful_init(&c);
         s->k->careful[kind](p + i * size, m, s->cleaned, &c);
         merge_careful(&s->stats, &c);
         s->k->moments[TW_F64](s->cleaned, m, &s->lanes);
@@ -113,6 +114,7 @@ static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p,
 {
     struct tw_careful c;
     double x[TW_LANES];
+    tw_careful_init(&c);
     s->k->careful[kind](p, n, x, &c);
     merge_careful(&s->stats, &c);
     for (size_t i = 0; i < n; i++, index++) {
@@ -120,7 +122,7 @@ static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p,
         s->lanes.sumsq[index % TW_LANES] += x[i] * x[i];
         if (!s->sketch)
             continue;
-        s->rows.lane[index % TW_SKETCH_LANES(s->rows.k)] += tw_sketch_signs(index) >> index % 64 & 1 ? -x[i] : x[i];
+        s->rows.lane[index % TW_SKETCH_LANES(s->rows.k)] += tw_sketch_minus(index) ? -x[i] : x[i];
         if (index % TW_ROW == TW_ROW - 1)
             tw_rows_fold(&s->rows, index);
     }

@@ -4,12 +4,15 @@
  * before it includes this one:
  *
  *   vd, D          a vector of D doubles              vf, F          a vector of F floats
- *   vd_load, vd_store, vd_zero, vd_add, vd_mul        vf_set, vf_min, vf_max; vd_set, vd_min, vd_max
+ *   vd_load, vd_store, vd_set, vd_add, vd_mul, vd_min, vd_max        vf_set, vf_min, vf_max
+ *   vd_equal, vd_less, vd_and, vd_or, vd_and_not       masks are vectors; and_not(a, b) is ~a & b
  *   vd_square_add  acc + x*x where x*x is exact (f32 and narrower), so that a fused instruction gives the same bits
  *   vd_signed      flips the signs of element j of group g where bit D*g + j of a 16-bit word is set
- *   vz, vf_zeros, vd_zeros, vz_none, vz_total          counts of zeros
- *   vf_lowest, vf_highest, vd_lowest, vd_highest       over the elements of one vector
- *   load_f16, load_bf16, load_f32  vector number g of the floats at p;  widen  its D doubles number `part`
+ *   vz, vz_none, vf_zeros, vd_count, vz_total          counts of zeros, and of set masks
+ *   row_signs      the signs of a row by their first key, element 0 in the lowest bit
+ *   vf_lowest, vf_highest, vd_lowest, vd_highest, vd_any_bit   of one vector
+ *   load_f16, load_bf16, load_f32  vector number g of the floats at p
+ *   vf_widen, vd_widen             D doubles: of a vector of floats, number `part`; of the floats in memory
  */
 #include "convert.h"
 #include "kernels.h"
@@ -49,7 +52,7 @@ narrow_moments(vf (*load)(const unsigned char *, int), size_t size, const unsign
             max = vf_max(max, x);
             zeros = vf_zeros(zeros, x);
             UNROLL for (int part = 0; part < F / D; part++) {
-                vd d = widen(x, part);
+                vd d = size == 4 ? vd_widen((const float *)p + g * F + part * D) : vf_widen(x, part);
                 int lane = g * (F / D) + part;
                 sum[lane] = vd_add(sum[lane], d);
                 sumsq[lane] = vd_square_add(sumsq[lane], d);
@@ -73,7 +76,7 @@ static struct tw_extremes moments_f64(const void *data, size_t n, struct tw_lane
             vd d = vd_load((const double *)p + g * D);
             min = vd_min(min, d);
             max = vd_max(max, d);
-            zeros = vd_zeros(zeros, d);
+            zeros = vd_count(zeros, vd_equal(d, vd_set(0)));
             sum[g] = vd_add(sum[g], d);
             sumsq[g] = vd_add(sumsq[g], vd_mul(d, d));
         }
@@ -94,7 +97,9 @@ static inline __attribute__((always_inline)) void sketch_strip(vf (*load)(const 
         const unsigned char *p = row + i * size;
         uint32_t bits = signs[i / TW_LANES];
         UNROLL for (int g = 0; g < GD; g++) {
-            vd d = load ? widen(load(p, g / (F / D)), g % (F / D)) : vd_load((const double *)p + g * D);
+            vd d = size == 8   ? vd_load((const double *)p + g * D)
+                   : size == 4 ? vd_widen((const float *)p + g * D)
+                               : vf_widen(load(p, g / (F / D)), g % (F / D));
             acc[g] = vd_add(acc[g], vd_signed(d, bits, g));
         }
     }
@@ -109,11 +114,8 @@ static inline __attribute__((always_inline)) void sketch_rows(vf (*load)(const u
     while (n) {
         size_t at = (size_t)(index % TW_ROW), m = n < TW_ROW - at ? n : TW_ROW - at;
         const unsigned char *row = p - at * size;
-        uint64_t words[TW_ROW / 64];
         uint16_t signs[TW_ROW / TW_LANES];
-        for (size_t w = 0; w < TW_ROW / 64; w++)
-            words[w] = tw_sketch_signs(index - at + 64 * w);
-        memcpy(signs, words, sizeof signs);
+        row_signs(tw_sign_key(index), signs);
         if (strips == 1)
             sketch_strip(load, size, row, at, at + m, TW_LANES, signs, rows->lane);
         else
@@ -128,6 +130,45 @@ static inline __attribute__((always_inline)) void sketch_rows(vf (*load)(const u
     }
 }
 
+/* Whole vectors of any values; zeros of both signs are told apart by what is left of their sign bits. */
+static inline __attribute__((always_inline)) void careful_vectors(vf (*load)(const unsigned char *, int), size_t size,
+                                                                  const unsigned char *p, size_t n, double *out,
+                                                                  struct tw_careful *c)
+{
+    const vd inf = vd_set(__builtin_inf()), minus_inf = vd_set(-__builtin_inf()), zero = vd_set(0), sign = vd_set(-0.0);
+    vz nan = vz_none(), pos_inf = nan, neg_inf = nan, zeros = nan;
+    vd min = inf, max = minus_inf, minus_zero = zero, plus_zero = zero;
+    for (size_t i = 0; i < n; i += F) {
+        vf x = load ? load(p + i * size, 0) : vf_set(0);
+        UNROLL for (int part = 0; part < F / D; part++) {
+            vd d = load ? vf_widen(x, part) : vd_load((const double *)p + i + part * D);
+            vd number = vd_equal(d, d), is_zero = vd_equal(d, zero);
+            nan = vd_count(nan, vd_and_not(number, vd_equal(zero, zero)));
+            pos_inf = vd_count(pos_inf, vd_equal(d, inf));
+            neg_inf = vd_count(neg_inf, vd_equal(d, minus_inf));
+            zeros = vd_count(zeros, is_zero);
+            min = vd_min(min, vd_or(vd_and(d, number), vd_and_not(number, inf)));
+            max = vd_max(max, vd_or(vd_and(d, number), vd_and_not(number, minus_inf)));
+            minus_zero = vd_or(minus_zero, vd_and(d, is_zero));
+            plus_zero = vd_or(plus_zero, vd_and_not(d, vd_and(sign, is_zero)));
+            vd_store(out + i + part * D, vd_and(d, vd_less(vd_and_not(sign, d), inf)));
+        }
+    }
+    double low = vd_lowest(min), high = vd_highest(max);
+    if (low == 0)
+        low = vd_any_bit(minus_zero) ? -0.0 : 0.0;
+    if (high == 0)
+        high = vd_any_bit(plus_zero) ? 0.0 : -0.0;
+    c->nan += vz_total(nan);
+    c->pos_inf += vz_total(pos_inf);
+    c->neg_inf += vz_total(neg_inf);
+    c->zeros += vz_total(zeros);
+    if (tw_order_key(low) < tw_order_key(c->min))
+        c->min = low;
+    if (tw_order_key(high) > tw_order_key(c->max))
+        c->max = high;
+}
+
 #define SKETCH(name, size, load)                                                                                            \
     static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)                           \
     {                                                                                                                  \
@@ -135,7 +176,10 @@ static inline __attribute__((always_inline)) void sketch_rows(vf (*load)(const u
     }                                                                                                                  \
     static void careful_##name(const void *p, size_t n, double *out, struct tw_careful *c)                             \
     {                                                                                                                  \
-        tw_careful_convert(tw_load_##name, p, n, out, c);                                                              \
+        size_t whole = n / F * F;                                                                                      \
+        if (whole)                                                                                                     \
+            careful_vectors(load, size, p, whole, out, c);                                                             \
+        tw_careful_convert(tw_load_##name, (const char *)p + whole * size, n - whole, out + whole, c);                 \
     }
 #define NARROW(name, size)                                                                                             \
     SKETCH(name, size, load_##name)                                                                                               \
