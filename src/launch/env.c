@@ -231,6 +231,9 @@ int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o, const
         rc = tw_env_set(e, "TWINRUN_LIB", a->library, err);
     if (rc == 0 && a->preload)
         rc = set_first(e, "LD_PRELOAD", a->library, err);
+    /* A program of the job that is built with ASan would end itself on seeing a foreign preload before its own runtime. */
+    if (rc == 0 && a->preload)
+        rc = set_first(e, "ASAN_OPTIONS", "verify_asan_link_order=0", err);
     if (rc == 0 && a->parts.python_dir)
         rc = tw_env_set(e, "TWINRUN_PYTHON_DIR", a->parts.python_dir, err);
     if (rc == 0 && a->parts.site_dir) {

@@ -147,8 +147,18 @@ static int refuse_home(struct launch *l, const char *path)
 {
     struct twin_error why = TWIN_ERROR_INIT;
     twin_error_system(&why, "%s", path);
-    return twin_error_set(l->err, TWIN_EIO,
-                          "cannot write a run folder: %s; set TWINRUN_HOME (or --home) to a folder that can be written and has room", why.message);
+    return twin_error_set(l->err, TWIN_EIO, "cannot write a run folder: %s", why.message);
+}
+
+/* Hands the error out. One about the home says what helps. */
+static int hand_out(const struct launch *l, int rc, struct twin_error *err)
+{
+    const char *message = l->err->message;
+    bool about_home = l->home && (rc == TWIN_EIO || rc == TWIN_ENOENT) && strstr(message, l->home);
+    if (about_home)
+        rc = TWIN_EIO;
+    return twin_error_set(err, rc, "%s%s", message,
+                          about_home ? "; set TWINRUN_HOME to a folder that can be written and has room" : "");
 }
 
 /* A fresh home keeps itself out of the user's repository. */
@@ -233,6 +243,21 @@ static int describe_run(struct launch *l)
     return 0;
 }
 
+/* Room on the disk for the final run.json: a job (or its traces) may fill the disk meanwhile, and what is known of the run
+ * must not be lost for that. Where it cannot be had (NFS), the run goes on without. */
+static void reserve_room(struct launch *l, bool take)
+{
+    enum { RESERVE_BYTES = 256 << 10 };
+    char *path = tw_path_join(l->run->dir, ".reserve");
+    int fd = path && take ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+    bool taken = fd >= 0 && fallocate(fd, 0, 0, RESERVE_BYTES) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (path && !taken)
+        unlink(path);
+    tw_free(path);
+}
+
 static int save(struct launch *l, bool complete)
 {
     struct tw_run_extra x = {
@@ -244,7 +269,7 @@ static int save(struct launch *l, bool complete)
         return 0;
     if (rc == TWIN_ENOMEM)
         return twin_error_set(l->err, rc, "%s", why.message);
-    return twin_error_set(l->err, TWIN_EIO, "%s; set TWINRUN_HOME (or --home) to a folder that can be written and has room", why.message);
+    return twin_error_set(l->err, TWIN_EIO, "%s", why.message);
 }
 
 /* ---- before the job */
@@ -272,8 +297,8 @@ static int prepare_job(struct launch *l)
     int rc = choose_folder(l);
     if (rc == 0 && !(l->before = tw_snapshot_take(l->run->cwd, l->home, l->err)))
         rc = l->err->code;
-    if (rc == 0 && !(job->progress = tw_progress_create(l->run->dir, l->err)))
-        rc = l->err->code;
+    if (rc == 0 && (job->progress_fd = tw_progress_create(l->run->dir, l->err)) < 0)
+        rc = job->progress_fd;
     if (rc == 0 && !(job->tree = tw_tree_start(l->run->dir, o->agents, l->agent.why, l->err)))
         rc = l->err->code;
     if (rc == 0)
@@ -282,7 +307,11 @@ static int prepare_job(struct launch *l)
         rc = tw_stream_open(&job->stream[i], l->run->dir, i + 1, o->show_output, cap, l->err);
     if (rc == 0 && o->agents)
         rc = tw_env_protocol(&l->env, o, l->run, &l->agent, l->err);
-    return rc == 0 ? save(l, false) : rc;
+    if (rc == 0)
+        rc = save(l, false);
+    if (rc == 0)
+        reserve_room(l, true);
+    return rc;
 }
 
 /* ---- the job */
@@ -396,6 +425,23 @@ static bool note_outlived(struct twin_run *run)
     return any;
 }
 
+/* What the agents could not do, in their own words. */
+static void note_faults(struct twin_run *run)
+{
+    enum { FAULTS_MAX = 20, BYTES_MAX = 1 << 20 };
+    char *path = tw_path_join(run->dir, "faults"), *text = NULL, *save = NULL;
+    size_t n = 0, count = 0;
+    if (path && tw_read_file(path, BYTES_MAX, &text, &n, NULL) == 0) {
+        for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+            if (count++ < FAULTS_MAX)
+                tw_run_note(run, "agent in process %s", line);
+        if (count > FAULTS_MAX)
+            tw_run_note(run, "and %zu more such notes of agents: see %s", count - FAULTS_MAX, path);
+    }
+    tw_free(text);
+    tw_free(path);
+}
+
 /* A part that fails for lack of memory must not cost the rest: the first error is reported when all was tried. */
 static int collect(struct launch *l)
 {
@@ -409,6 +455,8 @@ static int collect(struct launch *l)
     if ((one = tw_run_find_traces(run, l->err)) && rc == 0)
         rc = one;
     bool keep_stage = note_outlived(run);
+    note_faults(run);
+    reserve_room(l, false);
     if (rc == 0)
         rc = save(l, true);
     tw_agent_cleanup(&l->agent, keep_stage);
@@ -440,7 +488,8 @@ static void free_launch(struct launch *l, bool failed)
         tw_stream_close(&job->stream[i]);
     if (job->signal_fd >= 0)
         close(job->signal_fd);
-    tw_progress_unmap(job->progress);
+    if (job->progress_fd >= 0)
+        close(job->progress_fd);
     tw_tree_free(job->tree);
     tw_snapshot_free(l->before);
     tw_agent_cleanup(&l->agent, false);
@@ -472,7 +521,7 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
     if (rc)
         return rc;
     struct launch l = {.o = o, .err = &local, .run = tw_calloc(1, sizeof *l.run)};
-    l.job = (struct tw_job){.o = o, .run = l.run, .signal_fd = -1, .spawn.exec_fd = -1};
+    l.job = (struct tw_job){.o = o, .run = l.run, .progress_fd = -1, .signal_fd = -1, .spawn.exec_fd = -1};
     l.job.input = (struct tw_input){.child_fd = -1, .source = -1, .sink = -1, .spool = -1, .rewind_to = -1};
     for (int i = 0; i < 2; i++)
         l.job.stream[i] = (struct tw_stream){.source = -1, .job_end = -1, .sink = -1, .store = -1};
@@ -495,10 +544,12 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
         rc = prepare_job(&l);
     if (rc == 0)
         rc = run_job(&l, &wanted);
-    free_launch(&l, rc != 0);
     if (rc == 0)
         *out = l.run;
     else
+        rc = hand_out(&l, rc, err);
+    free_launch(&l, rc != 0);
+    if (rc != 0)
         twin_run_free(l.run);
-    return rc == 0 ? 0 : twin_error_set(err, rc, "%s", local.message);
+    return rc;
 }

@@ -10,7 +10,7 @@
  *   tree.c       which processes belong to the job  files.c      which files the job wrote
  *   parts.c      where our own parts are            scratch.c    a copy of the working folder
  *   trial.c      may the agent be loaded?           elf.c        what kind of program is it?
- *   run_save.c, run_load.c, home.c                  progress.c   the agents' shared page
+ *   run_save.c, run_load.c, home.c                  progress.c   the agents' progress file
  *
  * Order of events, which the rest relies on: everything that can fail for our own reasons (folder, streams, snapshot,
  * allocation of the tables) is done before the job starts. From the fork on nothing of ours ends the job: what then
@@ -138,13 +138,12 @@ bool tw_input_wants_sink(const struct tw_input *in);
 void tw_input_pump(struct tw_input *in, bool source_ready);
 void tw_input_close(struct tw_input *in, struct twin_run *run);
 
-/* ---- the agents' shared page (progress.c) */
+/* ---- the agents' progress file (progress.c) */
 #define TW_PROGRESS_SLOTS 64
 #define TW_PROGRESS_BYTES (TW_PROGRESS_SLOTS * 64)
-void *tw_progress_create(const char *run_dir, struct twin_error *err);
-void tw_progress_unmap(void *page);
+int tw_progress_create(const char *run_dir, struct twin_error *err); /* a descriptor, or a negative error */
 /* Fills step and records. Returns true when every rank that records has finished at least max_steps (and one records). */
-bool tw_progress_read(const void *page, uint32_t max_steps, struct twin_progress *p);
+bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p);
 
 /* ---- processes (tree.c) */
 struct tw_tree;
@@ -179,8 +178,7 @@ struct tw_job {
     struct tw_stream stream[2];
     struct tw_input input;
     struct tw_tree *tree;
-    void *progress;
-    int signal_fd;
+    int progress_fd, signal_fd;
     uint64_t start_ns, end_ns;
     int exec_errno;          /* of a failed exec */
     bool started, ended;

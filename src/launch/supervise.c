@@ -105,7 +105,7 @@ static void tick(struct tw_job *job, uint64_t now)
 {
     struct twin_progress p = {.run_dir = job->run->dir};
     p.elapsed_s = (double)((job->ended ? job->end_ns : now) - job->start_ns) * 1e-9;
-    bool enough = tw_progress_read(job->progress, job->o->max_steps, &p);
+    bool enough = tw_progress_read(job->progress_fd, job->o->max_steps, &p);
     p.processes = tw_tree_alive(job->tree);
     p.armed = tw_tree_armed(job->tree);
     int stop = job->o->on_tick ? job->o->on_tick(job->o->user, &p) : 0;

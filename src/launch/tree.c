@@ -317,6 +317,15 @@ static const char *examine(const struct tw_tree *t, pid_t pid, bool *loaded)
     return "its loader did not load the agent library";
 }
 
+/* The agent spoke from inside the program that the process runs now. A line with another argv may come from the program
+ * that it was before an exec (bash -c ./static), or the process renamed itself: then the maps tell. */
+static bool spoke(const struct tw_tree *t, const struct seen *s)
+{
+    const struct armed *line = armed_of(t, s->pid);
+    enum { COMPARED = 3500 }; /* agents cut earlier than we do */
+    return line && line->argv && s->argv && strncmp(line->argv, s->argv, COMPARED) == 0;
+}
+
 static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
 {
     char *argv = read_argv(s->pid);
@@ -331,8 +340,7 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
     } else {
         tw_free(argv);
     }
-    if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull ||
-        armed_of(t, s->pid))
+    if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull || spoke(t, s))
         return;
     const char *why = examine(t, s->pid, &s->loaded);
     struct stat_line again;
@@ -468,7 +476,7 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");
     for (size_t i = 0; i < t->seen_count; i++) {
         struct seen *s = &t->seen[i];
-        bool armed = armed_of(t, s->pid) || s->loaded, is_main = s->pid == t->main_pid;
+        bool armed = s->examined ? s->loaded || spoke(t, s) : armed_of(t, s->pid) != NULL, is_main = s->pid == t->main_pid;
         if (!is_main && !armed && !s->alive && !s->examined && t->agents)
             continue;
         if (!is_main && s->is_fork_of_us && !s->alive)

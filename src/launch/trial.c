@@ -271,19 +271,33 @@ static int prepare_library(struct tw_agent_setup *a, const char *program, struct
     return 0;
 }
 
+static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
+{
+    struct twin_parts *p = &a->parts;
+    if (!p->site_dir) {
+        tw_run_note(run, "the Python half (sitecustomize.py) was not found; set TWINRUN_LIBDIR to the folder that holds python/");
+        return 0;
+    }
+    if (!strchr(p->site_dir, ':'))
+        return 0;
+    tw_free(p->site_dir);
+    p->site_dir = NULL;
+    if (stage(a, &p->python_dir, "python", ":") != 0) {
+        tw_run_note(run, "the Python half cannot be used: %s has a colon, which PYTHONPATH cannot hold", p->python_dir);
+        return 0;
+    }
+    p->site_dir = tw_path_join(p->python_dir, "twinrun/_site");
+    return p->site_dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+}
+
 int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err)
 {
     uint64_t begin = tw_monotonic_ns();
     int rc = twin_parts_find(&a->parts, err);
     if (rc == 0)
         rc = prepare_library(a, program, e, run, err);
-    if (rc == 0 && a->parts.site_dir && stage(a, &a->parts.site_dir, "site", ":") != 0) {
-        tw_run_note(run, "the Python half cannot be used: %s has a colon, which PYTHONPATH cannot hold", a->parts.site_dir);
-        tw_free(a->parts.site_dir);
-        a->parts.site_dir = NULL;
-    } else if (rc == 0 && !a->parts.site_dir) {
-        tw_run_note(run, "the Python half (sitecustomize.py) was not found; set TWINRUN_LIBDIR to the folder that holds python/");
-    }
+    if (rc == 0)
+        rc = prepare_python(a, run, err);
     a->load_s = (double)(tw_monotonic_ns() - begin) * 1e-9;
     return rc;
 }
