@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every end-to-end test needs: the built twinrun, a Python with PyTorch, a scratch folder, and no process left behind.
+
+Environment: TWINRUN_BUILD (build folder, default ./build), TWINRUN_TEST_PYTHON (default: the Python that runs pytest),
+TWINRUN_FULL=1 (also what takes minutes).
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GHOSTS = ROOT / "ghosts"
+FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
+
+
+class Result:
+    """How a command ended: rc, out, err (text), raw_out, raw_err (bytes)."""
+
+    def __init__(self, argv, rc, out, err):
+        self.argv, self.rc, self.raw_out, self.raw_err = argv, rc, out, err
+
+    @property
+    def out(self):
+        return self.raw_out.decode("utf-8", "replace")
+
+    @property
+    def err(self):
+        return self.raw_err.decode("utf-8", "replace")
+
+    @property
+    def json(self):
+        """The one JSON object on stdout."""
+        return json.loads(self.out)
+
+    def __repr__(self):
+        return f"$ {' '.join(map(str, self.argv))}\nexit {self.rc}\n--- stdout\n{self.out[-4000:]}\n--- stderr\n{self.err[-4000:]}"
+
+
+def clean_environment(extra=None):
+    """The caller's environment without what would change the outcome of a test."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k not in ("PYTHONHASHSEED", "LD_PRELOAD")}
+    env.update(NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1", TERM="dumb", LC_ALL="C.UTF-8")
+    env.update(extra or {})
+    return {k: v for k, v in env.items() if v is not None}
+
+
+@pytest.fixture(scope="session")
+def build():
+    folder = Path(os.environ.get("TWINRUN_BUILD", ROOT / "build")).resolve()
+    if not os.access(folder / "cmd" / "twinrun", os.X_OK):
+        pytest.fail(f"no twinrun in {folder}/cmd: build it first (./dev build), or name the build folder in TWINRUN_BUILD")
+    return folder
+
+
+def _torch_python():
+    python = os.environ.get("TWINRUN_TEST_PYTHON", sys.executable)
+    done = subprocess.run([python, "-c", "import torch"], capture_output=True, text=True)
+    return python, "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+@pytest.fixture(scope="session")
+def python():
+    """A Python that can import torch."""
+    program, why = _torch_python()
+    if why:
+        pytest.skip(f"{program} has no PyTorch: {why}")
+    return program
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(argv, **popen arguments): a process in a session of its own that is killed, if need be, after the test."""
+    started = []
+
+    def launch(argv, **kwargs):
+        kwargs.setdefault("cwd", tmp_path)
+        kwargs.setdefault("stdout", subprocess.PIPE)
+        kwargs.setdefault("stderr", subprocess.PIPE)
+        kwargs.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen([str(a) for a in argv], start_new_session=True, **kwargs)
+        started.append(process)
+        return process
+
+    yield launch
+    for process in started:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        if process.poll() is None:
+            process.wait(10)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
+
+
+@pytest.fixture
+def run(start, tmp_path):
+    """run(argv, cwd, env, timeout, stdin) -> Result. Fails the test when the command does not end in time."""
+
+    def call(argv, cwd=None, env=None, timeout=240, stdin=None):
+        process = start(argv, cwd=cwd or tmp_path, env=clean_environment(env),
+                        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+        try:
+            out, err = process.communicate(stdin, timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            pytest.fail(f"not done after {timeout} s: {Result(argv, None, out, err)}")
+        return Result(argv, process.returncode, out, err)
+
+    return call
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Where twinrun keeps its runs in this test: outside the job's working folder."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def work(tmp_path):
+    """An empty working folder for the job."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def twinrun(build, run, home, work):
+    """twinrun(subcommand and arguments..., cwd, env, timeout, stdin) -> Result."""
+
+    def call(*args, cwd=None, env=None, timeout=240, stdin=None):
+        env = {"TWINRUN_HOME": str(home), **(env or {})}
+        return run([build / "cmd" / "twinrun", *args], cwd or work, env, timeout, stdin)
+
+    return call
+
+
+@pytest.fixture
+def script(work):
+    """script(name, text) writes a file into the job's working folder."""
+
+    def write(name, text):
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text).lstrip("\n"))
+        return path
+
+    return write
+
+
+def shell(argv):
+    """The command as sh -c reads it."""
+    import shlex
+    return " ".join(shlex.quote(str(part)) for part in argv)
+
+
+def alive(pid):
+    """Is there such a process (zombies do not count)?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def marker_line(path, marker="# ORIGIN"):
+    """Number of the one line that carries the marker, or None."""
+    lines = [n for n, line in enumerate(Path(path).read_text().splitlines(), 1) if marker in line]
+    assert len(lines) <= 1, f"{path}: marker {marker} on lines {lines}"
+    return lines[0] if lines else None
+
+
+def masked(text):
+    """The text with every number replaced: what two runs of a nondeterministic job have in common."""
+    return re.sub(rb"[-+]?\d+(\.\d+)?(e[-+]?\d+)?|nan|inf", b"#", text)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ghosts: programs with one known cause of divergence each, their deterministic twins, and clean jobs, judged by `check`.
+
+The truth stands in ghosts/*/truth.json and ghosts/clean/jobs.json (docs/ghosts.md); ghosts/verify_natively.py shows it
+without twinrun. The scripts know nothing of twinrun.
+"""
+import json
+import re
+from pathlib import Path
+
+import pytest
+from conftest import GHOSTS, marker_line, masked, shell
+
+TRUTHS = {path.parent.name: json.loads(path.read_text()) for path in sorted(GHOSTS.glob("*/truth.json"))}
+CLEAN = json.loads((GHOSTS / "clean" / "jobs.json").read_text())
+
+
+def filled(argv, python, folder):
+    torchrun = Path(python).parent / "torchrun"
+    if "{torchrun}" in argv and not torchrun.exists():
+        pytest.skip(f"no torchrun beside {python}")
+    return [part.format(python=python, torchrun=torchrun, here=folder) for part in argv]
+
+
+def check(twinrun, run, python, work, name, variant, *options):
+    """Runs `check --json` on a ghost or its twin, after the preparation its truth asks for."""
+    truth = TRUTHS[name]
+    arms, env = truth[variant], truth.get("env")
+    for argv in arms.get("prepare", []):
+        done = run(filled(argv, python, GHOSTS / name), work, env)
+        assert done.rc == 0, done
+    if "argv" in arms:
+        command = ["--", *filled(arms["argv"], python, GHOSTS / name)]
+    else:
+        command = [part for arm in "ab" for part in (f"--{arm}", shell(filled(arms[arm], python, GHOSTS / name)))]
+    return twinrun("check", "--json", *options, *command, env=env)
+
+
+def matches(pattern, text):
+    return re.search(pattern, text or "") is not None
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_ghost_is_told_by_its_truth(name, twinrun, run, python, work):
+    truth = TRUTHS[name]
+    done = check(twinrun, run, python, work, name, "job")
+    verdict = done.json
+    assert (verdict["outcome"], done.rc) == (truth["outcome"], truth["exit"]), done
+    if "benign" in truth:
+        assert any(matches(truth["benign"], json.dumps(item)) for item in verdict["benign"]), done
+    if "first" not in truth:
+        return
+
+    want, first = truth["first"], verdict["first"]
+    wrong = []
+    for field in ("layer", "phase", "kind", "role"):
+        if first[field] not in want[field]:
+            wrong.append(f"{field}: expected one of {want[field]}, found {first[field]!r}")
+    if not want["step"][0] <= first["step"] <= want["step"][1]:
+        wrong.append(f"step: expected {want['step']}, found {first['step']}")
+    if first["rank"] != want["rank"]:
+        wrong.append(f"rank: expected {want['rank']}, found {first['rank']}")
+    for field in ("name", "op"):
+        if field in want and not matches(want[field], first[field]):
+            wrong.append(f"{field}: expected /{want[field]}/, found {first[field]!r}")
+    if want.get("source"):
+        line = f"job.py:{marker_line(GHOSTS / name / 'job.py')}"
+        if not any(re.search(rf"{re.escape(line)}\b", source) for source in first["source"]):
+            wrong.append(f"source: expected {line}, found {first['source']}")
+    if "only" in truth:
+        others = [o["name"] for o in verdict["origins"] if not matches(truth["only"], o["name"])]
+        if others:
+            wrong.append(f"origins: only /{truth['only']}/ parts first, found also {others}")
+    assert not wrong, "\n".join([*wrong, repr(done)])
+
+    # The same pair of runs as a person reads it: fits one screen, and says what was still equal.
+    text = twinrun("diff", *verdict["runs_dir"][:2])
+    lines = text.out.splitlines()
+    assert text.rc == 1 and lines[0].startswith("DIFFER"), text
+    assert len(lines) <= 24 and max(map(len, lines)) <= 100, text
+    equal = " ".join(line for line in lines if re.match(r"\s+equal\s", line))
+    for what in truth.get("equal", []):
+        assert what in equal, f"expected {what!r} among what was still equal, found {equal!r}\n{text}"
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_twin_is_same(name, twinrun, run, python, work):
+    done = check(twinrun, run, python, work, name, "twin", "--runs", "2")
+    assert (done.json["outcome"], done.rc) == ("same", 0), done
+    assert done.json["first"] is None and done.json["differing"] == 0, done
+    assert done.json["observer"]["lost_records"] == 0, done
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_job(name, twinrun, run, python, work, tmp_path):
+    """Outcome as expected; and what the watched job printed and how it ended is what it does when nobody watches."""
+    job = CLEAN[name]
+    if "needs" in job:
+        probe = run(job["needs"])
+        if probe.rc != 0:
+            pytest.skip(f"{name} needs {' '.join(job['needs'])}")
+    argv = filled(job["argv"], python, GHOSTS / "clean")
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"), **job.get("env", {})}
+    native = run(argv, work, env)
+    assert native.rc == 0, native
+    done = twinrun("check", "--json", "--runs", "2", "--", *argv, env=env)
+    verdict = done.json
+    exits = {"same": 0, "inconclusive": 3}
+    assert verdict["outcome"] in job["outcome"] and done.rc == exits[verdict["outcome"]], done
+    assert verdict["differing"] == 0 and verdict["first"] is None, done
+    if verdict["outcome"] == "inconclusive":
+        text = twinrun("diff", *verdict["runs_dir"][:2])
+        assert matches(job.get("unseen", "."), text.out), text
+    for folder in map(Path, verdict["runs_dir"]):
+        assert (folder / "stdout").read_bytes() == native.raw_out, folder
+        assert (folder / "stderr").read_bytes() == native.raw_err, folder
+        assert json.loads((folder / "run.json").read_text())["exit_code"] == 0
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+@pytest.mark.parametrize("variant", ["job", "twin"])
+def test_recording_changes_no_output(name, variant, twinrun, run, python, work):
+    """`record` passes on the very bytes and the exit code; of a ghost that prints other numbers each time, all but these."""
+    truth = TRUTHS[name]
+    arms = truth[variant]
+    argv = filled(arms.get("argv") or arms["a"], python, GHOSTS / name)
+    native = run(argv, work, truth.get("env"))
+    watched = twinrun("record", "--", *argv, env=truth.get("env"))
+    blur = masked if variant == "job" and truth["outcome"] == "differ" else bytes
+    assert native.rc == watched.rc == 0, watched
+    assert blur(native.raw_out) == blur(watched.raw_out), watched
+    assert native.raw_err == watched.raw_err, watched
+
+
+def test_verdict_on_one_screen(twinrun, python):
+    """The text of a check names step, tensor, operation and line, and never exceeds a screen."""
+    job = GHOSTS / "index-gradient" / "job.py"
+    done = twinrun("check", "--", python, job)
+    assert done.rc == 1, done
+    lines = done.out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 100, done
+    for pattern in (r"^DIFFER", r"first +step 0 .* table .*ORIGIN", r"op +aten::", rf"job\.py:{marker_line(job)}\b",
+                    r"equal +.*loss", r"next +twinrun"):
+        assert re.search(pattern, done.out, re.M), f"/{pattern}/ not in\n{done}"
