@@ -16,6 +16,8 @@
  * started (a daemon left over by an earlier run) is not the job's. Sampling is cheap where it can be: no process was
  * created since when the last pid of /proc/loadavg is the same; and it keeps to 1% of one core.
  */
+#define LIBRARY "/libtwinrun.so"
+
 enum {
     TABLE_MAX = 4096,
     ARGV_MAX = 4096,
@@ -272,49 +274,57 @@ static void read_armed(struct tw_tree *t)
     close(fd);
 }
 
-static bool file_has(pid_t pid, const char *name, size_t cap, const char *needle, size_t needle_bytes, bool *readable)
+static char *read_of(pid_t pid, const char *name, size_t cap, size_t *n)
 {
     char path[40], *text = NULL;
-    size_t n = 0;
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    *readable = tw_read_file(path, cap, &text, &n, NULL) == 0;
-    bool has = *readable && memmem(text, n, needle, needle_bytes);
+    return tw_read_file(path, cap, &text, n, NULL) == 0 ? text : NULL;
+}
+
+/* What is wrong with the environment that the program was started with; NULL: nothing. */
+static const char *environment_fault(const struct tw_tree *t, pid_t pid)
+{
+    size_t n = 0;
+    char *text = read_of(pid, "environ", ENVIRON_MAX, &n);
+    if (!text)
+        return "its environment cannot be read";
+    bool passed_on = false, preload = false;
+    for (const char *p = text; p < text + n; p += strlen(p) + 1) {
+        passed_on |= strcmp(p, t->environ_line) == 0;
+        preload |= tw_starts(p, "LD_PRELOAD=") && strstr(p, LIBRARY);
+    }
+    tw_free(text);
+    return !passed_on ? "environment not passed on" : t->preload_why ? t->preload_why : !preload ? "LD_PRELOAD not passed on" : NULL;
+}
+
+static bool maps_library(pid_t pid)
+{
+    size_t n = 0;
+    char *text = read_of(pid, "maps", MAPS_MAX, &n);
+    bool has = text && memmem(text, n, LIBRARY, strlen(LIBRARY));
     tw_free(text);
     return has;
 }
 
-/* Why is this process not armed? NULL: nothing wrong was found (the library is in it), *loaded says so. */
-static const char *examine(const struct tw_tree *t, pid_t pid, bool *loaded)
+/* Why is this process not armed? NULL: the library is in it. The properties of the program come before those of its
+ * environment: they would hold with a better one too. */
+static const char *examine(const struct tw_tree *t, pid_t pid)
 {
-    static const char library[] = "/libtwinrun.so";
     struct tw_elf elf;
     char path[40];
-    bool readable;
-    *loaded = false;
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
     if (tw_elf_inspect(path, &elf) != 0)
         return "another user's process: it cannot be looked into";
-    bool has = file_has(pid, "environ", ENVIRON_MAX, t->environ_line, strlen(t->environ_line) + 1, &readable);
-    if (!readable)
-        return tw_program_is_privileged(path) ? "set-user-ID program" : "its environment cannot be read";
-    if (!has)
-        return "environment not passed on";
+    if (maps_library(pid))
+        return NULL;
     if (elf.foreign)
         return "a program for another kind of machine";
     if (elf.is_elf && !elf.dynamic)
         return "static binary";
-    if (elf.sanitizer)
-        return "built with a sanitizer";
     if (tw_program_is_privileged(path))
         return "set-user-ID program";
-    *loaded = file_has(pid, "maps", MAPS_MAX, library, strlen(library), &readable);
-    if (*loaded)
-        return NULL;
-    if (t->preload_why)
-        return t->preload_why;
-    if (!file_has(pid, "environ", ENVIRON_MAX, library, strlen(library), &readable))
-        return "LD_PRELOAD not passed on";
-    return "its loader did not load the agent library";
+    const char *why = environment_fault(t, pid);
+    return why ? why : elf.sanitizer ? "built with a sanitizer" : "its loader did not load the agent library";
 }
 
 /* The agent spoke from inside the program that the process runs now. A line with another argv may come from the program
@@ -342,11 +352,12 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
     }
     if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull || spoke(t, s))
         return;
-    const char *why = examine(t, s->pid, &s->loaded);
+    const char *why = examine(t, s->pid);
     struct stat_line again;
     if (!read_stat(s->pid, &again) || again.start != s->start || again.state == 'Z')
         return; /* it ended while we looked: what we saw is worth nothing */
     s->why = why ? tw_strdup(why) : NULL;
+    s->loaded = why == NULL;
     s->examined = true;
 }
 
