@@ -17,13 +17,16 @@ class State:
 
     def __init__(self):
         self.on = False           # hooks are set, and nothing has gone wrong
-        self.lib = None           # native.Library
+        self.lib = None           # native.Library; False when there is none
+        self.torch = False        # the hooks in torch are set
         self.level = TENSORS
         self.deep = False         # outputs of every module, not only of roots
         self.ops = False          # operation level is active in the current step
         self.begun = False        # identified, first records written
         self.step = 0             # mirrors the library's
+        self.fresh = True         # nothing recorded in this step
         self.forked = False       # child of a process that was armed
+        self.rank = 0
         self.worker = None        # role of a DataLoader worker
         self.main_thread = threading.main_thread().ident
         self.python_ns = 0        # spent in hooks, not yet told to the library
@@ -46,6 +49,9 @@ class Local(threading.local):
     optimizers = ()    # optimizers whose step() runs, outermost first
     backward = 0       # nested backward calls
     pending = None     # tensors.Pending of this thread
+    collective = 0     # inside a collective called from Python
+    scopes = ()        # twinrun.scope
+    too_deep = 0
 
 
 S = State()
@@ -127,6 +133,8 @@ def start():
         return False
     S.lib = lib
     S.level = lib.level()
+    if S.on:
+        return True
     atexit.register(_finish)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
@@ -150,6 +158,13 @@ def _group():
     return -1, 0
 
 
+def _environment_rank():
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return 0
+
+
 def identify():
     """Says who this process is. Only counts before its first record."""
     rank, world = _group()
@@ -159,6 +174,7 @@ def identify():
         role = "child " + number
     elif role is not None and rank < 0 and "." in number and "RANK" not in os.environ:
         role += " of child " + number.rsplit(".", 1)[0]
+    S.rank = rank if rank >= 0 else _environment_rank()
     S.lib.identify(rank, world, role.encode() if role else None, 2)
 
 
@@ -288,6 +304,7 @@ def saw(category, number=1):
     """Counts what was recorded, for the coverage notes; the first of its kind is noted at once, should the job be killed."""
     before = S.seen.get(category, 0)
     S.seen[category] = before + number
+    S.fresh = False
     if not before:
         note("seen." + category, str(number))
 
@@ -315,6 +332,7 @@ def step_end():
     S.lib.add_observer_ns(max(0, S.python_ns - S.native_ns))
     S.python_ns = S.native_ns = 0
     S.step = S.lib.step_end()
+    S.fresh = True
     if not S.lib.on():
         S.on = False
         return

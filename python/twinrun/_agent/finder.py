@@ -114,7 +114,8 @@ def _at_exit():
         if "numpy" in sys.modules and not _state["armed"]:
             from . import core
 
-            core.note_alone("unseen", "numpy arrays (no torch operation was seen)")
+            if not core.S.begun:
+                core.note_alone("unseen", "numpy arrays (no torch operation was seen)")
     except Exception:
         pass
 

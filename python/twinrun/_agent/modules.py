@@ -8,7 +8,7 @@ Backward hooks on modules are never set: they break code with in-place operation
 import functools
 import weakref
 
-from . import core, naming, rng, steps, tensors
+from . import core, distributed, naming, rng, steps, tensors
 from .core import S, T, hook, trim
 from .native import ACTIVATION, BATCH, DATA, FORWARD, INIT, LOSS, RECOMPUTED, SKETCH, STATS, TENSORS, WEIGHT
 
@@ -42,6 +42,7 @@ def announce(root):
     if fresh is None:
         return
     root.announced = True
+    distributed.watch_parameters(root)
     pending = tensors.pending()
     for name, tensor, owner in fresh:
         pending.add(INIT, WEIGHT, name, tensor, root.label, owner)

@@ -11,7 +11,7 @@
 import weakref
 
 from . import core, naming, rng, tensors
-from .core import S, T
+from .core import S
 from .native import BACKWARD, GRADIENT, OPTIMIZER, STATS, TENSORS, WEIGHT
 
 SMALL = 16384           # elements: larger buffers (masks, tables) are looked at only when they seem to have changed
@@ -24,6 +24,7 @@ _batch = []             # weak references to the tensors of the batch that a loa
 _by_hand = None         # digests of the leaves when the last backward ended, while no optimizer is alive
 _leaves = {}            # id -> weak reference: leaves of raw tensor code, found in the graph
 _evaluated = None       # weak reference of the root that ran without a backward, ever
+_by_user = False        # the program calls twinrun.step()
 _trained = False        # a backward or an optimizer step was seen
 
 
@@ -197,18 +198,30 @@ def _record_buffers():
         core.saw("buffer", count)
 
 
+def close_by_user():
+    """twinrun.step(): from now on steps end nowhere else. The one that an optimizer has just ended is not ended twice."""
+    global _by_user
+    first, _by_user = not _by_user, True
+    if not (first and S.fresh and S.step):
+        _close()
+
+
 def close():
-    """Closes the step: buffers, generator states, value hash."""
+    """Closes the step, unless the user does."""
     global _evaluated
     _evaluated = None
-    if not S.begun:
-        return
+    if S.begun and not _by_user:
+        _close()
+
+
+def _close():
+    """Buffers, generator states, value hash."""
     _record_buffers()
-    rng.confirm()
+    if S.torch:
+        rng.confirm()
     core.step_end()
     _stepped.clear()
     _used.clear()
-    T.losses = 0
 
 
 def at_exit():

@@ -83,7 +83,7 @@ def _to_host(t):
             return t if t.device.type == "cpu" else t.cpu()
 
 
-def _parts(t):
+def parts(t):
     """Takes a tensor apart into (suffix, plain host tensor or None); global offset of a shard as third."""
     kind = type(t)
     if kind not in _plain:
@@ -91,10 +91,10 @@ def _parts(t):
         if names & {"FakeTensor", "FunctionalTensor", "AsyncCollectiveTensor"}:
             return [("", None)]
         if "DTensor" in names:
-            return _parts(t._local_tensor)
+            return parts(t._local_tensor)
         if hasattr(kind, "__tensor_flatten__"):
             inner = t.__tensor_flatten__()[0]
-            return [("." + name + suffix, part) for name in inner for suffix, part in _parts(getattr(t, name))]
+            return [("." + name + suffix, part) for name in inner for suffix, part in parts(getattr(t, name))]
         if kind.__torch_dispatch__ is not _torch.Tensor.__torch_dispatch__ and not t.data_ptr():
             return [("", None)]
     if t.device.type == "meta" or _wrapped(t):
@@ -138,10 +138,10 @@ class Pending:
         """One tensor, of whatever sort."""
         kept = self.count
         try:
-            parts = [("", t)] if type(t) in _plain and _simple(t) else _parts(t)
+            pieces = [("", t)] if type(t) in _plain and _simple(t) else parts(t)
         except RuntimeError:
-            parts = [("", None)]
-        for suffix, part in parts:
+            pieces = [("", None)]
+        for suffix, part in pieces:
             memory = None
             if part is not None:
                 try:

@@ -8,17 +8,19 @@ def arm(torch):
     """Called once, by the finder. Does nothing in a process that is not to be watched."""
     if not core.start():
         return
-    from . import amp, autograd, data, modules, naming, optim, rng, sites, steps, tensors
+    from . import (amp, autograd, checkpoint, data, distributed, modules, naming, ops, optim, rng, sites, steps, tensors,
+                   workers)
 
     S.torch_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
     S.without_torch_modes = torch._C.DisableTorchFunction
+    S.torch = True
     tensors.arm(torch)
     sites.arm(torch)
     naming.arm()
     steps.arm()
     rng.arm(torch)
     replaced = []
-    for room in (modules, data, autograd, optim, amp):
+    for room in (modules, data, workers, autograd, optim, amp, checkpoint, distributed, ops):
         try:
             replaced += room.arm(torch) or []
         except Exception as error:

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operation level: every operation with its inputs before, its outputs after, its module and source line.
+
+A TorchDispatchMode at the bottom of the stack of modes, entered once per thread before the job can enter its own, so that no
+exit of the job's ever takes ours off. It sees operations below autograd, the backward ones included; those carry the source
+line of the forward operation whose autograd node runs, found by the node's sequence number.
+"""
+import functools
+import threading
+
+from . import core, replay, sites, tensors
+from .core import S, T, hook, trim
+from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
+
+NODES = 1 << 20         # forward operations remembered for their backward
+
+_torch = None
+_forward = {}           # autograd sequence number -> (scope, site), of this step and the last
+_described = {}         # operation -> Described
+_counts = {}            # (operation, scope, role) -> occurrences in this step
+_listed = {}            # operation that PyTorch lists as nondeterministic -> calls
+
+# torch.use_deterministic_algorithms, "will throw a RuntimeError" and "will act deterministically": what is listed for CPU
+# and CUDA, and for CUDA only.
+_LISTED = {"put_", "index_put_", "_index_put_impl_", "scatter_reduce_", "scatter_reduce", "resize_", "bincount"}
+_LISTED_CUDA = {
+    "index_add_", "index_add", "index_copy_", "index_copy", "scatter_add_", "scatter_add", "scatter_", "scatter", "gather",
+    "cumsum", "histc", "kthvalue", "median", "nanmedian", "embedding_dense_backward", "_embedding_bag_dense_backward",
+    "avg_pool3d_backward", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", "max_pool3d_with_indices_backward",
+    "adaptive_max_pool2d_backward", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward", "max_unpool2d",
+    "max_unpool3d", "upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward",
+    "upsample_trilinear3d_backward", "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward",
+    "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward", "nll_loss2d_forward",
+    "_ctc_loss_backward", "grid_sampler_2d_backward", "grid_sampler_3d_backward", "grid_sampler_2d", "repeat_interleave",
+}
+
+
+class Described:
+    """What an operation's schema says."""
+
+    __slots__ = ("name", "skip", "writes", "seeded", "collective", "short")
+
+    def __init__(self, operation):
+        schema = operation._schema
+        self.name = schema.name
+        self.short = schema.name.split("::")[-1]
+        returns = [r.alias_info for r in schema.returns]
+        written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        view = bool(returns) and all(r is not None and not r.is_write for r in returns)
+        # Uninitialised memory has no value yet; a view has none of its own.
+        fresh = self.short.startswith(("empty", "new_empty", "_empty", "lift", "_to_cpu_", "is_same_size", "set_", "resize_"))
+        self.skip = view or fresh or schema.name.startswith(("prim::", "profiler::")) or self.short == "detach"
+        self.writes = [(i, a.name) for i, a in enumerate(schema.arguments) if a.name in written]
+        tags = getattr(operation, "tags", ())
+        tag = getattr(getattr(_torch, "Tag", None), "nondeterministic_seeded", None)
+        self.seeded = tag is not None and tag in tags
+        self.collective = schema.name.startswith(("c10d::", "_c10d_functional", "c10d_functional")) and "wait" not in self.short
+
+
+def _describe(operation):
+    found = _described.get(operation)
+    if found is None:
+        found = _described[operation] = Described(operation)
+    return found
+
+
+def _flat(value, found):
+    if isinstance(value, _torch.Tensor):
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            _flat(inner, found)
+    return found
+
+
+def _place():
+    """(scope, site) of the operation that runs now."""
+    task = getattr(_torch._C, "_current_graph_task_id", None)
+    if task is not None and task() != -1:
+        node = _torch._C._current_autograd_node()
+        known = _forward.get(node._sequence_nr()) if node is not None else None
+        return known if known is not None else ("", sites.user())
+    path = T.path
+    scope = path[-1] if path else T.root.label if T.root is not None else ""
+    place = (scope, sites.user())
+    number = _torch._C._autograd._get_sequence_nr() - 1
+    if number >= 0 and number not in _forward:
+        if len(_forward) >= NODES:
+            _forward.clear()
+        _forward[number] = place
+    return place
+
+
+def _generator(values, kwargs):
+    """The state that a drawing operation starts from, as a tensor."""
+    generator = kwargs.get("generator")
+    if generator is None:
+        cuda = [t for t in values if t.device.type == "cuda"]
+        generator = _torch.cuda.default_generators[cuda[0].device.index] if cuda else _torch.default_generator
+    return generator.get_state()
+
+
+class Call:
+    """One operation on its way."""
+
+    __slots__ = ("described", "scope", "site", "links", "written", "occurrence", "kept")
+
+
+@hook
+def _before(operation, args, kwargs):
+    described = _describe(operation)
+    if described.skip or not core.begin():
+        return None
+    call = Call()
+    call.described = described
+    call.scope, call.site = _place()
+    key = (described.name, call.scope, core.thread_role())
+    call.occurrence = _counts.get(key, 0)
+    _counts[key] = call.occurrence + 1
+    _count_listed(described, args)
+    values = _flat(args, [])
+    _flat(list(kwargs.values()), values)
+    pending = tensors.pending()
+    for i, t in enumerate(values):
+        pending.add(KERNEL, IN, "%s.in%d" % (described.name, i), t, call.scope, described.name, call.site, STATS | SKETCH)
+    if described.seeded:
+        pending.add(KERNEL, IN, described.name + ".generator", _generator(values, kwargs), call.scope, described.name,
+                    call.site, 0)
+    call.links = pending.flush(links=()) or ()
+    call.written = [args[i] if i < len(args) else kwargs.get(name) for i, name in described.writes]
+    call.kept = replay.wanted(described.name, call.scope, call.occurrence)
+    if call.kept:
+        call.kept = replay.Kept(operation, args, kwargs, values, call.occurrence, described)
+    core.saw("operation")
+    return call
+
+
+@hook
+def _after(call, result):
+    described = call.described
+    if described.collective:
+        return  # the outputs are there when somebody waits for them
+    values = _flat(result, [])
+    known = {id(t) for t in values}
+    for t in _flat(call.written, []):
+        if id(t) not in known:
+            known.add(id(t))
+            values.append(t)
+    pending = tensors.pending()
+    for i, t in enumerate(values):
+        pending.add(KERNEL, OUT, "%s.out%d" % (described.name, i), t, call.scope, described.name, call.site, STATS | SKETCH)
+    pending.flush(links=call.links)
+    if call.kept:
+        call.kept.finish(values)
+
+
+def _count_listed(described, args):
+    short = described.short
+    if short in _LISTED or short in _LISTED_CUDA:
+        device = next((t.device.type for t in _flat(args, [])), "cpu")
+        if short in _LISTED or device == "cuda":
+            _listed[described.name] = _listed.get(described.name, 0) + 1
+
+
+def _mode(torch):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    state, local = S, T
+
+    class Operations(TorchDispatchMode):
+        """Entered below every mode of the job; lets everything pass while no operation is to be recorded."""
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if not state.ops or local.busy or not state.on:
+                return func(*args, **kwargs)
+            call = _before(func, args, kwargs)
+            try:
+                result = func(*args, **kwargs)
+            except BaseException as error:
+                trim(error)
+                raise
+            if call is not None:
+                _after(call, result)
+            return result
+
+        @classmethod
+        def is_infra_mode(cls):
+            return True
+
+        @classmethod
+        def ignore_compile_internals(cls):
+            return True
+
+    return Operations
+
+
+def _next_step():
+    _counts.clear()
+    if not S.ops:
+        _forward.clear()
+
+
+def _at_exit():
+    if _listed:
+        core.note("nondeterministic_ops", "\n".join("%s %d" % pair for pair in sorted(_listed.items())))
+
+
+def _follow_threads(mode):
+    """A thread that the job starts has modes of its own."""
+    original = threading.Thread._bootstrap_inner
+
+    def _bootstrap_inner(self):
+        if not S.on:
+            return original(self)
+        with mode():
+            return original(self)
+
+    threading.Thread._bootstrap_inner = functools.update_wrapper(_bootstrap_inner, original)
+
+
+def arm(torch):
+    global _torch
+    _torch = torch
+    if S.level != OPS:
+        return []
+    mode = _mode(torch)
+    S.ops = bool(S.lib.in_window())
+    mode().__enter__()
+    _follow_threads(mode)
+    S.on_step.append(_next_step)
+    S.on_exit.append(_at_exit)
+    S.armed.append("operations")
+    return []
+
+

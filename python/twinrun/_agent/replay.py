@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suspect operation of a zoom: its inputs and outputs are kept as raw bytes, and it is run again on the same inputs.
+
+TWINRUN_ZOOM_OP = <step>:<occurrence>:<operation>, with @<scope> behind it where the same operation runs in several modules.
+"""
+import ctypes
+import os
+import time
+
+from . import core, tensors
+from .core import S
+
+REPLAYS = 20
+SECONDS = 5.0
+KEEP_BYTES = 256 << 20
+
+_suspect = None
+_room = None
+
+
+def _parse(text):
+    step, occurrence, operation = text.split(":", 2)
+    operation, at, scope = operation.partition("@")
+    return int(step), int(occurrence), operation, scope if at else None
+
+
+def wanted(operation, scope, occurrence):
+    """Whether this is the operation to keep. Each is kept once."""
+    global _suspect, _room
+    if _suspect is None:
+        try:
+            _suspect = _parse(os.environ["TWINRUN_ZOOM_OP"])
+            _room = int(os.environ.get("TWINRUN_ZOOM_KEEP") or KEEP_BYTES)
+        except (KeyError, ValueError):
+            _suspect = ()
+    if not _suspect or S.step != _suspect[0] or occurrence != _suspect[1] or operation != _suspect[2]:
+        return False
+    if _suspect[3] is not None and scope != _suspect[3]:
+        return False
+    _suspect = ()
+    return True
+
+
+def _write(kind, number, occurrence, tensor):
+    """Raw logical bytes; what exceeds the room is left out."""
+    global _room
+    for _suffix, part in tensors.parts(tensor)[:1]:
+        if part is None:
+            return
+        part = part.detach().contiguous()
+        size = part.numel() * part.element_size()
+        if size > _room:
+            core.note("zoom.left_out", "%s%d: %d bytes, %d left" % (kind, number, size, _room))
+            return
+        _room -= size
+        folder = os.path.join(os.environ["TWINRUN_RUN_DIR"], "values")
+        try:
+            os.makedirs(folder, exist_ok=True)
+            path = os.path.join(folder, "%d.s%d.o%d.%s%d.raw" % (S.rank, S.step, occurrence, kind, number))
+            with open(path, "wb") as file:
+                if size:
+                    file.write(ctypes.string_at(part.data_ptr(), size))
+        except OSError as error:
+            core.note("zoom.left_out", "%s%d: %s" % (kind, number, error))
+
+
+def _digest(values):
+    found = []
+    for t in values:
+        for _suffix, part in tensors.parts(t):
+            if part is not None:
+                part = part.detach().contiguous()
+                size = part.numel() * part.element_size()
+                found.append(S.lib.quick_digest(part.data_ptr(), size) if size else 0)
+    return found
+
+
+class Kept:
+    """The suspect between its start and its end: copies of its inputs and of the generator states."""
+
+    def __init__(self, operation, args, kwargs, values, occurrence, described):
+        self.operation, self.described, self.occurrence = operation, described, occurrence
+        torch = tensors._torch
+        self.torch = torch
+        with torch.no_grad():
+            self.args, self.kwargs = self._copy(args), self._copy(kwargs)
+        self.random = torch.get_rng_state()
+        for i, t in enumerate(values):
+            _write("in", i, occurrence, t)
+
+    def _copy(self, value):
+        if isinstance(value, self.torch.Tensor):
+            return value.detach().clone()
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._copy(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self._copy(v) for k, v in value.items()}
+        return value
+
+    def finish(self, outputs):
+        for i, t in enumerate(outputs):
+            _write("out", i, self.occurrence, t)
+        if self.described.collective or self.described.name.startswith(("c10d", "_c10d")):
+            return
+        now = self.torch.get_rng_state()
+        replays, disagreeing = 0, 0
+        expected = _digest(outputs)
+        end = time.monotonic() + SECONDS
+        try:
+            while replays < REPLAYS and (replays < 2 or time.monotonic() < end):
+                self.torch.set_rng_state(self.random)
+                with self.torch.no_grad():
+                    args, kwargs = self._copy(self.args), self._copy(self.kwargs)
+                    result = self.operation(*args, **kwargs)
+                replays += 1
+                disagreeing += _digest(self._outputs(args, kwargs, result)) != expected
+        finally:
+            self.torch.set_rng_state(now)
+        core.note("zoom.replay", "%s %d %d" % (self.described.name, replays, disagreeing))
+
+    def _outputs(self, args, kwargs, result):
+        from . import ops
+
+        values = ops._flat(result, [])
+        known = {id(t) for t in values}
+        written = [args[i] if i < len(args) else kwargs.get(name) for i, name in self.described.writes]
+        for t in ops._flat(written, []):
+            if id(t) not in known:
+                known.add(id(t))
+                values.append(t)
+        return values
