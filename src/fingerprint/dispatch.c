@@ -87,6 +87,11 @@ const struct tw_kernels *tw_fingerprint_kernels(void)
     return k;
 }
 
+void tw_fingerprint_use(const struct tw_kernels *k)
+{
+    atomic_store_explicit(&chosen, k, memory_order_release);
+}
+
 const char *twin_fingerprint_isa(void)
 {
     return tw_fingerprint_kernels()->name;
@@ -99,6 +104,6 @@ int twin_fingerprint_force(const char *isa, struct twin_error *err)
         return twin_error_set(err, TWIN_EUNSUPPORTED,
                               "instruction set \"%s\" is not in this build or not on this CPU; try \"%s\"",
                               isa ? isa : "(null)", find(NULL)->name);
-    atomic_store_explicit(&chosen, k, memory_order_release);
+    tw_fingerprint_use(k);
     return 0;
 }

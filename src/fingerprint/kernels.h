@@ -62,6 +62,8 @@ extern const struct tw_kernels tw_kernels_neon;
 
 /* The set in use; chosen at first call, never NULL. */
 const struct tw_kernels *tw_fingerprint_kernels(void);
+/* Makes any set the one in use, also one that is not in the list. For tests. */
+void tw_fingerprint_use(const struct tw_kernels *k);
 
 /* Adds bytes that begin at this byte of the global tensor: whole blocks by the kernel, cut ones zero-filled. */
 void tw_digest_add(const struct tw_kernels *k, const unsigned char *p, size_t bytes, uint64_t offset,
