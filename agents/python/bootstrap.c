@@ -196,7 +196,10 @@ static bool sitecustomize_runs(int argc, char **argv)
 
 void tw_python_watch(int argc, char **argv)
 {
-    const char *dir = have_api() && !sitecustomize_runs(argc, argv) ? getenv("TWINRUN_PYTHON_DIR") : NULL;
+    /* Initialized: we were not preloaded but loaded by ctypes, and Python's lock may not be held here. */
+    if (!have_api() || Py_IsInitialized() || sitecustomize_runs(argc, argv))
+        return;
+    const char *dir = getenv("TWINRUN_PYTHON_DIR");
     if (!dir || dir[0] != '/')
         return;
     int n = snprintf(boot_path, sizeof boot_path, "%s/twinrun/_agent/boot.py", dir);

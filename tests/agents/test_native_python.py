@@ -202,3 +202,21 @@ def test_the_shipped_half_is_armed(tmp_path, python, mode):
     result = run.start(python, *options, "-c", "import sys; print(any('_twinrun_agent' in m for m in sys.modules))", preload=True)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"True\n", b"")
     assert run.lines("faults") == []
+
+
+def test_loaded_by_ctypes_without_preload(tmp_path):
+    """Where the trial load failed, the Python half loads the library itself: it must record all the same."""
+    run = Run(tmp_path / "run", TWINRUN_PYTHON_DIR=tmp_path)
+    code = ("import ctypes, os\n"
+            "lib = ctypes.PyDLL(os.environ['TWINRUN_LIB'])\n"
+            "lib.tw_agent_identify(-1, 1, None, 2)\n"
+            "series = lib.tw_agent_series(1, 1, b'x', None, None, None, None)\n"
+            "lib.tw_agent_bytes.restype = ctypes.c_uint64\n"
+            "print(lib.tw_agent_abi(), lib.tw_agent_on(), lib.tw_agent_bytes(series, b'abc', ctypes.c_size_t(3), 0))\n"
+            "lib.tw_agent_step_end()\n")
+    (tmp_path / "job.py").write_text(code)
+    result = run.start(sys.executable, "-I", str(tmp_path / "job.py"))
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"1 1 1\n", b"")
+    trace = run.traces()["main"]
+    assert trace.header["closed"] and [(r["name"], r["dtype"], r["shape"]) for r in trace.records] == [("x", "bytes", [3])]
+    assert [kind for _, _, kind, _ in run.processes()] == ["native", "python"]
