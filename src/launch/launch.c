@@ -146,7 +146,8 @@ static void label_part(const char *label, char out[33])
 static int refuse_home(struct launch *l, const char *path)
 {
     struct twin_error why = TWIN_ERROR_INIT;
-    twin_error_system(&why, "%s", path);
+    if (twin_error_system(&why, "%s", path) == TWIN_ENOMEM)
+        return no_memory(l->err);
     return twin_error_set(l->err, TWIN_EIO, "cannot write a run folder: %s", why.message);
 }
 

@@ -419,7 +419,8 @@ static int parse(const char *path, json_t **out, struct twin_error *err)
         return rc;
     *out = json_loadb(data, n, JSON_REJECT_DUPLICATES, &where);
     tw_free(data);
-    if (!*out && json_error_code(&where) == json_error_out_of_memory)
+    /* jansson says nothing at all when its first allocations fail. */
+    if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
     if (!*out)
         return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line, where.column, where.text);

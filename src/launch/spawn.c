@@ -12,7 +12,7 @@
 
 char **tw_program_candidates(const char *name, const char *path_value, struct twin_error *err)
 {
-    const char *path = strchr(name, '/') ? NULL : path_value ? path_value : DEFAULT_PATH;
+    const char *path = !*name || strchr(name, '/') ? NULL : path_value ? path_value : DEFAULT_PATH;
     size_t n = 1, used = 0;
     for (const char *p = path; p && *p; p++)
         n += *p == ':';
