@@ -119,6 +119,18 @@ int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *
     return TW_DAMAGED;
 }
 
+static int before_hole(struct twin_trace *t, uint64_t hole, struct tw_block *b, struct twin_error *err)
+{
+    if (hole == t->hole_from)
+        return tw_trace_header(t, t->hole_to, b, err);
+    int look = tw_trace_scan_back(t, hole - 1, false, b, err);
+    if (look == TW_GOOD) {
+        t->hole_from = hole;
+        t->hole_to = b->offset;
+    }
+    return look;
+}
+
 int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_block_type type, struct tw_block *out,
                     struct twin_error *err)
 {
@@ -128,8 +140,8 @@ int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_bloc
         if (to == 0)
             return TW_DAMAGED;
         int look = tw_trace_header(t, to, out, err);
-        if (look == TW_DAMAGED && to > 0)
-            look = tw_trace_scan_back(t, to - 1, false, out, err);
+        if (look == TW_DAMAGED)
+            look = before_hole(t, to, out, err);
         if (look != TW_GOOD || out->type == type)
             return look;
         at = *out; /* the scan met another type: its pointer leads on; offsets only fall */

@@ -38,6 +38,7 @@ struct twin_trace {
     struct tw_block cache[TW_HEADER_CACHE]; /* good headers by offset; magic 0 = empty */
     char *payload;                   /* TW_PAYLOAD_MAX; of the block at payload_offset (0 = none) */
     uint64_t payload_offset;
+    uint64_t hole_from, hole_to;     /* the last answer of a scan backwards: a hole is met again at each probe */
     struct tw_dict dict;
 };
 

@@ -36,7 +36,7 @@ static int no_step(struct twin_trace *t, uint32_t step, struct twin_error *err)
 int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_hash *out, struct twin_error *err)
 {
     struct tw_block b;
-    int look = tw_trace_seek_step(t, step, &b, err);
+    int look = tw_trace_seek_step(t, step, &b, err); /* GOOD only when some block has more steps */
     if (look == TW_GOOD)
         look = tw_trace_payload(t, &b, err);
     if (look < 0)
@@ -52,26 +52,51 @@ int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_h
     return no_step(t, step, err);
 }
 
-/* The prefix over the first n steps; TWIN_ENOENT where unknown. The last one of a block stands in its header. */
-static int prefix_at(struct twin_trace *t, uint64_t n, bool order, struct twin_value_hash *out, struct twin_error *err)
+struct place { uint64_t n; struct twin_value_hash prefix; }; /* a number of steps, and the prefix over them */
+
+static struct twin_value_hash header_prefix(const struct tw_block *b, bool order)
 {
-    struct tw_block b;
-    struct twin_step_hash h;
-    *out = (struct twin_value_hash){0, 0};
+    return order ? (struct twin_value_hash){b->order_prefix_lo, b->order_prefix_hi}
+                 : (struct twin_value_hash){b->prefix_lo, b->prefix_hi};
+}
+
+/* The known place nearest to n, at or below it (at or above it with `up`). Without damage that is n itself: it stands in a
+ * header when n is the last step of a block, else in the block. Place 0 is always known; above, DAMAGED = there is none. */
+static int nearest(struct twin_trace *t, uint64_t n, bool up, bool order, struct place *out, struct twin_error *err)
+{
+    struct tw_block b, before;
+    *out = (struct place){0, {0, 0}};
     if (n == 0)
-        return 0;
+        return TW_GOOD;
     int look = tw_trace_seek_step(t, n - 1, &b, err);
+    if (look == TW_DAMAGED && !up) /* more than all: the last block says how many are known */
+        look = tw_trace_last(t, TW_BLOCK_DATA, &b, err);
+    if (look != TW_GOOD)
+        return look < 0 ? look : up ? TW_DAMAGED : TW_GOOD;
+    if (b.steps == n || up || b.steps < n)
+        *out = (struct place){b.steps, header_prefix(&b, order)};
+    if (b.steps == n || b.steps < n)
+        return TW_GOOD;
+    look = tw_trace_payload(t, &b, err);
     if (look < 0)
         return look;
-    if (look == TW_GOOD && b.steps == n) {
-        *out = order ? (struct twin_value_hash){b.order_prefix_lo, b.order_prefix_hi}
-                     : (struct twin_value_hash){b.prefix_lo, b.prefix_hi};
-        return 0;
+    struct tw_cursor at = look == TW_GOOD ? tw_cursor_over(t, &b) : (struct tw_cursor){NULL, NULL};
+    struct tw_entry e;
+    struct twin_step_hash h;
+    bool bad = false;
+    for (const char *p; (p = tw_cursor_next(&at, &e, &bad));) {
+        if (e.type != TW_ENTRY_STEP_END || !tw_decode_step(p, &e, &h))
+            continue;
+        uint64_t m = (uint64_t)h.step + 1;
+        if (up ? m >= n && m < out->n : m <= n && m > out->n)
+            *out = (struct place){m, order ? h.order_prefix : h.prefix};
     }
-    int rc = twin_trace_step_hash(t, (uint32_t)(n - 1), &h, err);
-    if (rc == 0)
-        *out = order ? h.order_prefix : h.prefix;
-    return rc;
+    if (up || out->n > 0)
+        return TW_GOOD;
+    look = tw_trace_before(t, &b, TW_BLOCK_DATA, &before, err);
+    if (look == TW_GOOD && before.steps <= n)
+        *out = (struct place){before.steps, header_prefix(&before, order)};
+    return look < 0 ? look : TW_GOOD;
 }
 
 struct pair {
@@ -81,57 +106,64 @@ struct pair {
     bool order;
 };
 
-enum { UNKNOWN = 2 };
+struct answer { uint64_t n; bool agree; }; /* do the first n steps of the windows agree? */
 
-/* Do the first n steps of the windows agree? 1, 0, UNKNOWN, or an error. */
-static int agree(struct pair *p, uint64_t n, struct twin_error *err)
+/* The answer at n, or at the nearest place below (above) that is known in both; DAMAGED when that leaves low..high. */
+static int ask(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high, struct answer *out, struct twin_error *err)
 {
-    struct twin_value_hash x, y;
-    struct twin_error quiet = TWIN_ERROR_INIT;
-    int rc = prefix_at(p->a, p->at_a + n, p->order, &x, &quiet);
-    if (rc == 0)
-        rc = prefix_at(p->b, p->at_b + n, p->order, &y, &quiet);
-    if (rc == TWIN_ENOENT)
-        return UNKNOWN;
-    if (rc != 0)
-        return twin_error_set(err, rc, "%s", quiet.message);
-    x = tw_prefix_window(x, p->before_a, n);
-    y = tw_prefix_window(y, p->before_b, n);
-    return x.lo == y.lo && x.hi == y.hi;
-}
-
-/* The known place nearest to n, downwards first, strictly between low and high; *answer UNKNOWN when there is none. */
-static uint64_t known_near(struct pair *p, uint64_t n, uint64_t low, uint64_t high, int *answer, struct twin_error *err)
-{
-    uint64_t m = n;
-    while ((*answer = agree(p, m, err)) == UNKNOWN && m > low + 1)
-        m--;
-    if (*answer != UNKNOWN)
-        return m;
-    for (m = n + 1; m < high && (*answer = agree(p, m, err)) == UNKNOWN;)
-        m++;
-    return m;
+    while (n > low && n < high) {
+        struct place x, y;
+        int look = nearest(p->a, p->at_a + n, up, p->order, &x, err);
+        if (look == TW_GOOD)
+            look = nearest(p->b, p->at_b + n, up, p->order, &y, err);
+        if (look != TW_GOOD || x.n < p->at_a || y.n < p->at_b)
+            return look < 0 ? look : TW_DAMAGED;
+        x.n -= p->at_a;
+        y.n -= p->at_b;
+        if (x.n == n && y.n == n) {
+            struct twin_value_hash h = tw_prefix_window(x.prefix, p->before_a, n), i = tw_prefix_window(y.prefix, p->before_b, n);
+            *out = (struct answer){n, h.lo == i.lo && h.hi == i.hi};
+            return TW_GOOD;
+        }
+        n = (x.n < y.n) == up ? y.n : x.n; /* strictly down, or strictly up */
+    }
+    return TW_DAMAGED;
 }
 
 static int search(struct pair *p, uint64_t n, bool *found, uint64_t *place, uint64_t *compared, struct twin_error *err)
 {
-    int answer = 1;
-    while (n > 0 && (answer = agree(p, n, err)) == UNKNOWN)
-        n--;
-    *compared = n;
-    *found = n > 0 && answer == 0;
-    uint64_t low = 0, high = n; /* the first `low` steps agree, the first `high` do not */
-    while (answer >= 0 && *found && high - low > 1) {
-        uint64_t m = known_near(p, low + (high - low) / 2, low, high, &answer, err);
-        if (answer == UNKNOWN)
+    struct answer last;
+    int look = ask(p, n, false, 0, UINT64_MAX, &last, err);
+    *compared = look == TW_GOOD ? last.n : 0;
+    *found = look == TW_GOOD && !last.agree;
+    if (!*found)
+        return look < 0 ? look : 0;
+    uint64_t low = 0, high = last.n; /* the first `low` steps agree, the first `high` do not */
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        look = ask(p, middle, false, low, high, &last, err);
+        if (look == TW_DAMAGED)
+            look = ask(p, middle, true, low, high, &last, err);
+        if (look != TW_GOOD)
             break;
-        if (answer == 1)
-            low = m;
+        if (last.agree)
+            low = last.n;
         else
-            high = m;
+            high = last.n;
     }
     *place = high - 1;
-    return answer < 0 ? answer : 0;
+    return look < 0 ? look : 0;
+}
+
+/* The prefix before the window. */
+static int begin(struct twin_trace *t, uint64_t n, bool order, struct twin_value_hash *out, struct twin_error *err)
+{
+    struct place at;
+    int look = nearest(t, n, false, order, &at, err);
+    if (look == TW_GOOD && at.n != n)
+        return no_step(t, (uint32_t)(n - 1), err);
+    *out = at.prefix;
+    return look < 0 ? look : 0;
 }
 
 static int first_difference(struct twin_trace *a, struct twin_trace *b, bool order, int64_t shift, uint32_t from, uint32_t limit,
@@ -149,9 +181,9 @@ static int first_difference(struct twin_trace *a, struct twin_trace *b, bool ord
     if (end <= start)
         return 0;
     struct pair p = {.a = a, .b = b, .at_a = (uint64_t)start, .at_b = (uint64_t)(start + shift), .order = order};
-    int rc = prefix_at(a, p.at_a, order, &p.before_a, err);
+    int rc = begin(a, p.at_a, order, &p.before_a, err);
     if (rc == 0)
-        rc = prefix_at(b, p.at_b, order, &p.before_b, err);
+        rc = begin(b, p.at_b, order, &p.before_b, err);
     uint64_t place = 0;
     if (rc == 0)
         rc = search(&p, (uint64_t)(end - start), found, &place, compared, err);
