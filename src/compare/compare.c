@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* N runs: each is held against the first, then they are sorted into classes; the verdict is put together. */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+#include <twin/stats.h>
+
+#define CONFIDENCE 0.95
+
+static struct twin_verdict *verdict_new(struct tw_cmp *c, size_t runs)
+{
+    struct twin_verdict *v = tw_calloc(1, sizeof *v);
+    if (!v)
+        return NULL;
+    v->runs = runs;
+    v->comparisons = runs - 1;
+    v->confidence = CONFIDENCE;
+    v->drift_per_step = v->overhead_ratio = NAN;
+    v->equal_before = tw_cmp_copy(c, "");
+    v->nonfinite = tw_cmp_copy(c, "");
+    return v;
+}
+
+/* What the first comparison that parts shows in detail goes into the verdict; later ones only count. */
+static void adopt(struct tw_cmp *c, struct tw_pair_result *r)
+{
+    struct twin_verdict *v = c->v;
+    v->first = tw_finding_copy(c, &r->origins.f[0]);
+    v->origins = r->origins.f;
+    v->origin_count = r->origins.n;
+    r->origins = (struct tw_findings){0};
+    if (r->equal_before)
+        tw_finding_set(c, &v->equal_before, r->equal_before);
+    r->equal_before = NULL;
+    v->equal_before_records = r->equal_records;
+    v->steps_compared = r->steps_compared;
+    if (!r->value && v->first)
+        v->equal_before_records = 0;
+}
+
+static void adopt_benign(struct tw_cmp *c, struct tw_pair_result *r)
+{
+    struct twin_verdict *v = c->v;
+    for (size_t i = 0; i < r->benign.n; i++) {
+        bool known = false;
+        for (size_t k = 0; k < v->benign_count && !known; k++)
+            known = strcmp(v->benign[k].text, r->benign.f[i].text) == 0 && strcmp(v->benign[k].name, r->benign.f[i].name) == 0;
+        struct twin_finding *grown = known ? NULL : tw_reallocarray(v->benign, v->benign_count + 1, sizeof *grown);
+        if (!grown) {
+            c->oom |= !known;
+            continue;
+        }
+        v->benign = grown;
+        struct twin_finding *f = tw_finding_copy(c, &r->benign.f[i]);
+        if (f)
+            v->benign[v->benign_count++] = *f;
+        tw_free(f);
+    }
+}
+
+/* ---- classes */
+
+struct classes { size_t *of; size_t *representative; size_t n; }; /* class of each run; first run of each class */
+
+static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, bool *equal, int64_t *step, struct twin_error *err)
+{
+    struct tw_pair_result r;
+    c->quick = true;
+    int rc = tw_pair_compare(c, a, b, &r, err);
+    c->quick = false;
+    if (rc != 0)
+        return rc;
+    *equal = !r.differs;
+    *step = r.step;
+    tw_pair_result_free(&r);
+    return 0;
+}
+
+static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool *differs, struct classes *k, struct twin_error *err)
+{
+    k->of[0] = 0;
+    k->representative[0] = 0;
+    k->n = 1;
+    for (size_t i = 1; i < n; i++) {
+        bool equal = !differs[i];
+        int64_t step;
+        size_t class = 0;
+        while (!equal && ++class < k->n) {
+            int rc = quick_compare(c, &side[k->representative[class]], &side[i], &equal, &step, err);
+            if (rc != 0)
+                return rc;
+        }
+        if (!equal) {
+            class = k->n++;
+            k->representative[class] = i;
+        }
+        k->of[i] = class;
+    }
+    return 0;
+}
+
+static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const struct classes *k, const int64_t *parts_from_first,
+                         struct twin_error *err)
+{
+    struct twin_verdict *v = c->v;
+    size_t modal = 0;
+    v->classes = tw_calloc(k->n, sizeof *v->classes);
+    if (!v->classes)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory sorting runs");
+    v->class_count = k->n;
+    for (size_t i = 0; i < k->n; i++) {
+        struct twin_class *cl = &v->classes[i];
+        cl->runs = tw_reallocarray(NULL, n, sizeof *cl->runs);
+        if (!cl->runs)
+            return twin_error_set(err, TWIN_ENOMEM, "out of memory sorting runs");
+        for (size_t r = 0; r < n; r++)
+            if (k->of[r] == i)
+                cl->runs[cl->members++] = r;
+        if (cl->members > v->classes[modal].members)
+            modal = i;
+    }
+    v->differing = n - v->classes[modal].members;
+    for (size_t i = 0; i < k->n; i++) {
+        struct twin_class *cl = &v->classes[i];
+        cl->parts_at_step = -1;
+        if (i == modal)
+            continue;
+        bool equal;
+        if (modal == 0)
+            cl->parts_at_step = parts_from_first[k->representative[i]];
+        else if (quick_compare(c, &side[k->representative[modal]], &side[k->representative[i]], &equal, &cl->parts_at_step, err) != 0)
+            return err && err->code ? err->code : TWIN_ENOMEM;
+        if (cl->parts_at_step < 0)
+            cl->parts_at_step = 0; /* -1 is the modal class's; these part in how they ended or what they printed */
+    }
+    return 0;
+}
+
+/* ---- the verdict */
+
+static void bounds(struct twin_verdict *v)
+{
+    struct twin_interval i = twin_stats_clopper_pearson(v->differing, v->comparisons, CONFIDENCE);
+    v->rate = v->comparisons ? (double)v->differing / (double)v->comparisons : 0;
+    v->rate_low = i.low;
+    v->rate_high = i.high;
+    v->p_diverge_upper = v->differing == 0 ? twin_stats_zero_bound(v->comparisons, CONFIDENCE) : i.high;
+}
+
+static void note_failures(struct tw_cmp *c, const struct tw_side *side, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *text = tw_outcome_text(c, side[i].run);
+        if (text)
+            tw_cmp_note(c, "run %zu: %s, %llu steps recorded", i + 1, text, (unsigned long long)side[i].steps);
+        tw_free(text);
+    }
+}
+
+static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ, bool within, bool value)
+{
+    struct twin_verdict *v = c->v;
+    bool all_failed = true, interrupted = false;
+    for (size_t i = 0; i < n; i++) {
+        all_failed &= tw_side_failed(&side[i]);
+        interrupted |= side[i].run->outcome == TWIN_RUN_INTERRUPTED || side[i].run->in_progress;
+        if (side[i].run->outcome == TWIN_RUN_INTERRUPTED)
+            tw_cmp_unseen(c, "run %zu was interrupted after %llu steps", i + 1, (unsigned long long)side[i].steps);
+        if (side[i].run->in_progress)
+            tw_cmp_unseen(c, "run %zu is still going on", i + 1);
+    }
+    if (n == 1)
+        tw_cmp_unseen(c, "a second run: there is nothing to compare the only one with");
+    if (all_failed && !value)
+        v->bitwise = TWIN_FAILED;
+    else if (differ)
+        v->bitwise = TWIN_DIFFER;
+    else if (c->unseen.n > 0 || interrupted)
+        v->bitwise = TWIN_INCONCLUSIVE;
+    else
+        v->bitwise = TWIN_SAME;
+    v->outcome = v->bitwise == TWIN_DIFFER && within ? TWIN_WITHIN_TOLERANCE : v->bitwise;
+    if (v->bitwise == TWIN_FAILED)
+        note_failures(c, side, n);
+}
+
+static void hand_over(struct tw_cmp *c)
+{
+    struct twin_verdict *v = c->v;
+    v->notes = c->notes.s;
+    v->note_count = c->notes.n;
+    v->unseen = c->unseen.s;
+    v->unseen_count = c->unseen.n;
+    v->armed = c->armed.s;
+    v->armed_count = c->armed.n;
+    v->unarmed = c->unarmed.s;
+    v->unarmed_count = c->unarmed.n;
+    c->notes = c->unseen = c->armed = c->unarmed = (struct tw_texts){0};
+}
+
+static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct classes *k, bool *differs, int64_t *parts,
+                       struct twin_error *err)
+{
+    struct twin_verdict *v = c->v;
+    bool any = false, within = true, value = false;
+    size_t detailed = 0;
+    for (size_t i = 1; i < n; i++) {
+        struct tw_pair_result r;
+        c->quick = any; /* what is named first was named already */
+        int rc = tw_pair_compare(c, &side[0], &side[i], &r, err);
+        c->quick = false;
+        if (rc != 0)
+            return rc;
+        differs[i] = r.differs;
+        parts[i] = r.step;
+        if (r.differs) {
+            within &= r.within;
+            value |= r.value;
+            if (!any && r.origins.n) {
+                detailed = i;
+                adopt(c, &r);
+                v->shift = r.shift;
+                v->shift_found = r.shift_found;
+            }
+            any = true;
+        } else if (!any) {
+            v->steps_compared = r.steps_compared;
+            v->shift = r.shift;
+            v->shift_found = r.shift_found;
+            for (size_t u = 0; u < r.unknown.n; u++)
+                tw_cmp_unseen(c, "%s", r.unknown.s[u]);
+        }
+        adopt_benign(c, &r);
+        tw_pair_result_free(&r);
+    }
+    int rc = classify(c, side, n, differs, k, err);
+    if (rc == 0)
+        rc = store_classes(c, side, n, k, parts, err);
+    if (rc != 0)
+        return rc;
+    if (detailed) {
+        struct tw_side two[2] = {side[0], side[detailed]};
+        tw_nonfinite(c, two, 2);
+    } else {
+        tw_nonfinite(c, side, n < 2 ? n : 2);
+    }
+    if (any && c->unseen.n > 0 && !value)
+        tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
+    decide(c, side, n, any, any && within && c->tolerance, value);
+    if (v->bitwise == TWIN_FAILED && v->first) { /* all failed: how they did is in the notes, and not a finding */
+        tw_finding_free(v->first);
+        v->first = NULL;
+    }
+    bounds(v);
+    return 0;
+}
+
+static void records_of_reference(struct twin_verdict *v, const struct tw_side *a)
+{
+    v->steps_a = a->steps;
+    for (size_t i = 0; i < a->count; i++)
+        v->records_a += a->proc[i].info->records + a->proc[i].info->dropped;
+    if (v->records_compared > 0 && v->runs > 2) /* counted once per comparison; they are the same records */
+        v->records_compared /= v->runs - 1;
+}
+
+int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o, struct twin_verdict **out,
+                 struct twin_error *err)
+{
+    static const struct twin_compare_options none;
+    struct tw_cmp c = {.o = o ? o : &none};
+    *out = NULL;
+    if (n == 0)
+        return twin_error_set(err, TWIN_EINVAL, "no run to compare");
+    int rc = c.o->tolerance_file ? tw_tolerance_load(c.o->tolerance_file, &c.tolerance, err) : 0;
+    if (rc != 0)
+        return rc;
+    size_t opened = 0;
+    struct tw_side *side = tw_calloc(n, sizeof *side);
+    bool *differs = tw_calloc(n, sizeof *differs);
+    int64_t *parts = tw_calloc(n, sizeof *parts);
+    struct classes k = {.of = tw_calloc(n, sizeof *k.of), .representative = tw_calloc(n, sizeof *k.representative)};
+    c.v = verdict_new(&c, n);
+    if (!side || !differs || !parts || !k.of || !k.representative || !c.v) {
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing %zu runs", n);
+        goto out;
+    }
+    for (; rc == 0 && opened < n; opened += rc == 0)
+        rc = tw_side_open(&c, runs[opened], opened, &side[opened], err);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        tw_coverage_notes(&c, &side[i]);
+    if (rc == 0)
+        rc = compare_all(&c, side, n, &k, differs, parts, err);
+    if (rc == 0)
+        records_of_reference(c.v, &side[0]);
+    hand_over(&c);
+    if (rc == 0 && c.oom)
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing %zu runs", n);
+out:
+    for (size_t i = 0; i < opened; i++)
+        tw_side_close(&side[i]);
+    tw_free(side);
+    tw_free(differs);
+    tw_free(parts);
+    tw_free(k.of);
+    tw_free(k.representative);
+    tw_tolerance_free(c.tolerance);
+    tw_texts_free(&c.notes);
+    tw_texts_free(&c.unseen);
+    tw_texts_free(&c.armed);
+    tw_texts_free(&c.unarmed);
+    if (rc == 0)
+        *out = c.v;
+    else
+        twin_verdict_free(c.v);
+    return rc;
+}

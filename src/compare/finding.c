@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Findings: from a difference between two records to what a person or a program is told. */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type, enum twin_phase phase, enum twin_kind kind)
+{
+    struct twin_finding *f = tw_calloc(1, sizeof *f);
+    if (!f) {
+        c->oom = true;
+        return NULL;
+    }
+    *f = (struct twin_finding){.type = type, .phase = phase, .kind = kind, .rel_l2 = NAN, .max_ulp = NAN,
+                               .layer = tw_cmp_copy(c, tw_layer(phase, kind)), .process = tw_cmp_copy(c, "main"),
+                               .name = tw_cmp_copy(c, ""), .scope = tw_cmp_copy(c, ""), .op = tw_cmp_copy(c, ""),
+                               .site = tw_cmp_copy(c, ""), .text = tw_cmp_copy(c, "")};
+    if (!f->layer || !f->process || !f->name || !f->scope || !f->op || !f->site || !f->text) {
+        tw_finding_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+void tw_finding_set(struct tw_cmp *c, char **field, char *owned)
+{
+    c->oom |= !owned;
+    if (!owned)
+        return;
+    tw_free(*field);
+    *field = owned;
+}
+
+void tw_finding_clear(struct twin_finding *f)
+{
+    tw_free(f->process);
+    tw_free(f->layer);
+    tw_free(f->name);
+    tw_free(f->scope);
+    tw_free(f->op);
+    tw_free(f->site);
+    tw_free(f->text);
+}
+
+void tw_finding_free(struct twin_finding *f)
+{
+    if (f)
+        tw_finding_clear(f);
+    tw_free(f);
+}
+
+struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding *f)
+{
+    struct twin_finding *copy = tw_finding_new(c, f->type, f->phase, f->kind);
+    if (!copy)
+        return NULL;
+    struct twin_finding blank = *copy;
+    *copy = *f;
+    copy->process = blank.process;
+    copy->layer = blank.layer;
+    copy->name = blank.name;
+    copy->scope = blank.scope;
+    copy->op = blank.op;
+    copy->site = blank.site;
+    copy->text = blank.text;
+    tw_finding_set(c, &copy->process, tw_cmp_copy(c, f->process));
+    tw_finding_set(c, &copy->layer, tw_cmp_copy(c, f->layer));
+    tw_finding_set(c, &copy->name, tw_cmp_copy(c, f->name));
+    tw_finding_set(c, &copy->scope, tw_cmp_copy(c, f->scope));
+    tw_finding_set(c, &copy->op, tw_cmp_copy(c, f->op));
+    tw_finding_set(c, &copy->site, tw_cmp_copy(c, f->site));
+    tw_finding_set(c, &copy->text, tw_cmp_copy(c, f->text));
+    return copy;
+}
+
+static uint64_t elements_of(const struct tw_view *v, const struct tw_rec *r)
+{
+    const struct twin_layout *l = twin_trace_layout(v->proc->trace, r->layout);
+    uint64_t n = 1;
+    for (unsigned i = 0; i < l->ndim && i < TWIN_MAX_NDIM; i++)
+        if (l->shape[i] < 0 || __builtin_mul_overflow(n, (uint64_t)l->shape[i], &n))
+            return 0;
+    return n;
+}
+
+/* A single element's statistics hold its value: sum, when it is finite. */
+static bool single_value(const struct tw_view *v, const struct tw_rec *r, double *value)
+{
+    if (!(r->flags & TWIN_REC_STATS) || r->stats.count != 1 || elements_of(v, r) != 1)
+        return false;
+    *value = r->stats.nan ? NAN : r->stats.pos_inf ? INFINITY : r->stats.neg_inf ? -INFINITY : r->stats.sum;
+    return true;
+}
+
+double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b,
+                       double *absolute, bool *exact)
+{
+    double x, y;
+    *absolute = NAN;
+    *exact = false;
+    if (a->layout_hash != b->layout_hash)
+        return NAN;
+    if (single_value(va, a, &x) && single_value(vb, b, &y)) {
+        *exact = true;
+        *absolute = fabs(x - y);
+        return *absolute == 0 ? 0 : *absolute / fabs(x);
+    }
+    if (!a->sketch || !b->sketch)
+        return NAN;
+    const struct twin_sketch *s = &va->sketch[a->sketch - 1], *t = &vb->sketch[b->sketch - 1];
+    if (s->skipped || t->skipped) /* NaN or Inf were left out: the distance of the rest would say too little */
+        return NAN;
+    double norm = 0;
+    *absolute = twin_sketch_distance(s, t);
+    if (a->flags & TWIN_REC_STATS)
+        norm = a->stats.sumsq;
+    else
+        for (uint32_t i = 0; i < s->k && i < TWIN_SKETCH_MAX; i++)
+            norm += s->bucket[i] * s->bucket[i];
+    return *absolute == 0 ? 0 : *absolute / sqrt(norm);
+}
+
+static void fill_numbers(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
+                         const struct tw_rec *b)
+{
+    double x, y, absolute;
+    enum twin_dtype dtype = twin_trace_layout(va->proc->trace, a->layout)->dtype;
+    f->rel_l2 = tw_rec_distance(va, a, vb, b, &absolute, &f->rel_l2_exact);
+    if (!single_value(va, a, &x) || !single_value(vb, b, &y))
+        return;
+    f->changed = 1;
+    f->changed_known = true;
+    struct tw_exact e;
+    float p = (float)x, q = (float)y;
+    if (dtype == TWIN_F64 && tw_exact_compare(&x, &y, 1, TWIN_F64, &e))
+        f->max_ulp = e.max_ulp;
+    if (dtype == TWIN_F32 && tw_exact_compare(&p, &q, 1, TWIN_F32, &e))
+        f->max_ulp = e.max_ulp;
+}
+
+/* Same count, sum, extremes and zeros but another digest: most likely the same elements in another order. */
+static bool looks_permuted(const struct tw_rec *a, const struct tw_rec *b)
+{
+    const struct twin_stats *s = &a->stats, *t = &b->stats;
+    return a->flags & b->flags & TWIN_REC_STATS && s->count > 1 && s->count == t->count && s->nan == t->nan &&
+           s->zeros == t->zeros && s->min == t->min && s->max == t->max && fabs(s->sum - t->sum) <= 1e-12 * fabs(s->sum) &&
+           fabs(s->sumsq - t->sumsq) <= 1e-12 * fabs(s->sumsq);
+}
+
+static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b)
+{
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
+    bool draws = r->phase == TWIN_PHASE_RNG && f->op[0];
+    const char *where = d->type == TWIN_FINDING_ONLY_A ? c->label_a : c->label_b;
+    if (d->type == TWIN_FINDING_ONLY_A || d->type == TWIN_FINDING_ONLY_B)
+        tw_finding_set(c, &f->text, draws ? tw_cmp_text(c, "drawn by %s only in %s", f->op, where) : tw_cmp_text(c, "only in %s", where));
+    else if (d->type == TWIN_FINDING_ORDER)
+        tw_finding_set(c, &f->text, tw_cmp_copy(c, "same records, another order"));
+    else if (draws)
+        tw_finding_set(c, &f->text, tw_cmp_text(c, "drawn by %s", f->op));
+    else if (d->type == TWIN_FINDING_VALUE && looks_permuted(&a->rec[d->a], &b->rec[d->b]))
+        tw_finding_set(c, &f->text, tw_cmp_copy(c, "same sum, minimum and maximum: the same values in another order?"));
+}
+
+struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b)
+{
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
+    struct twin_finding *f = tw_finding_new(c, d->type, r->phase, r->kind);
+    if (!f)
+        return NULL;
+    f->role = d->carrier ? TWIN_CARRIER : TWIN_ORIGIN;
+    f->rank = v->proc->rank;
+    f->occurrence = r->occurrence;
+    f->elements = elements_of(v, r);
+    const char *thread = tw_rec_role(v, r), *process = tw_proc_role(v->proc);
+    tw_finding_set(c, &f->process, thread[0] ? tw_cmp_text(c, "%s, %s", process, thread) : tw_cmp_copy(c, process));
+    tw_finding_set(c, &f->name, tw_cmp_copy(c, tw_rec_name(v, r)));
+    tw_finding_set(c, &f->scope, tw_cmp_copy(c, tw_rec_scope(v, r)));
+    tw_finding_set(c, &f->op, tw_cmp_copy(c, tw_rec_op(v, r)));
+    tw_finding_set(c, &f->site, tw_cmp_copy(c, tw_rec_site(v, r)));
+    if (d->type == TWIN_FINDING_ORDER)
+        tw_finding_set(c, &f->layer, tw_cmp_copy(c, "schedule"));
+    if (d->a != TW_NONE) {
+        f->step_a = f->step_b = a->rec[d->a].step;
+        f->stats_a = a->rec[d->a].stats;
+        f->digest_a = a->rec[d->a].digest;
+    }
+    if (d->b != TW_NONE) {
+        f->step_b = b->rec[d->b].step;
+        f->stats_b = b->rec[d->b].stats;
+        f->digest_b = b->rec[d->b].digest;
+        f->step_a = d->a != TW_NONE ? f->step_a : f->step_b;
+    }
+    if (d->type == TWIN_FINDING_VALUE)
+        fill_numbers(f, a, &a->rec[d->a], b, &b->rec[d->b]);
+    fill_text(c, f, d, a, b);
+    return f;
+}
+
+void tw_findings_take(struct tw_cmp *c, struct tw_findings *list, struct twin_finding *f)
+{
+    if (!f)
+        return;
+    if (list->n < 1000 && tw_cmp_room(c, &list->f, list->n, &list->room, sizeof *list->f)) {
+        list->f[list->n++] = *f;
+        tw_free(f);
+    } else {
+        tw_finding_free(f);
+    }
+}
+
+void tw_findings_free(struct tw_findings *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        tw_finding_clear(&list->f[i]);
+    tw_free(list->f);
+    *list = (struct tw_findings){0};
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_COMPARE_INTERNAL_H
+#define TW_COMPARE_INTERNAL_H
+/*
+ * Inside the compare room. How the files play together: docs/internals/compare.md.
+ * Memory: every growing list lives in struct tw_cmp or in a result that the caller frees. An allocation that fails sets
+ * tw_cmp.oom; work goes on with what there is, and the one check at the end turns it into TWIN_ENOMEM.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/compare.h>
+#include <twin/fingerprint.h>
+#include <twin/run.h>
+#include <twin/trace.h>
+
+#include "base.h"
+
+#define TW_NONE ((size_t)-1)
+#define TW_MAX_STEP_RECORDS 2000000u /* records of one step that are decoded; more are left out and said so */
+#define TW_MAX_FRONTIER 64u
+
+struct tw_texts { char **s; size_t n, room; };
+
+struct tw_cmp {
+    const struct twin_compare_options *o;
+    struct twin_verdict *v;
+    struct tw_tolerance *tolerance; /* NULL = bit for bit */
+    struct tw_texts notes, unseen, armed, unarmed;
+    bool oom;
+    bool quick;                     /* only "equal or not" is wanted (classes): no notes, no onsets */
+    char label_a[24], label_b[24];  /* "run 1", "run 3": the two runs at hand */
+};
+
+/* ---- text.c: strings that may run out of memory, lists without duplicates */
+char *tw_cmp_text(struct tw_cmp *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *tw_cmp_copy(struct tw_cmp *c, const char *s);
+void tw_texts_add(struct tw_cmp *c, struct tw_texts *list, char *owned); /* takes the string; equal ones are kept once */
+void tw_texts_free(struct tw_texts *list);
+void tw_cmp_note(struct tw_cmp *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Makes room for one more element in a growing array; false (and oom) when it cannot. */
+bool tw_cmp_room(struct tw_cmp *c, void *array_pointer, size_t count, size_t *room, size_t element_bytes);
+/* True when "phase/kind/name", or the bare name, matches one of the --ignore patterns. */
+bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind, const char *name);
+
+/* ---- process.c: the traces of a run, and which of them correspond */
+struct tw_proc {
+    struct twin_trace *trace;
+    const struct twin_trace_info *info;
+    const char *path;        /* owned by the run */
+    int32_t rank;
+    size_t ordinal;          /* among processes of equal rank and role, by start time */
+    bool taken;              /* matched with a process of the other run */
+    uint64_t *key, *token;   /* per series id, filled on demand; 0 = not yet */
+    size_t series_room;
+};
+
+struct tw_side {
+    const struct twin_run *run;
+    size_t index;            /* which of the runs */
+    struct tw_proc *proc;
+    size_t count;
+    uint64_t steps;          /* finished steps of the process that has most */
+    int32_t world;
+    bool closed;             /* every trace was ended in an orderly way */
+    bool damaged;            /* a trace could not be opened */
+};
+
+struct tw_pair { struct tw_proc *a, *b; bool auxiliary; /* has no steps of its own while others have */ };
+
+int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err);
+void tw_side_close(struct tw_side *side);
+/* Pairs processes by (rank, role, ordinal); processes of equal rank and role whose records agree are paired first. */
+int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count);
+const char *tw_proc_role(const struct tw_proc *p);
+/* True for a run that ended as it wanted to: what it did not record did not happen. */
+bool tw_side_complete(const struct tw_side *s);
+bool tw_side_stopped(const struct tw_side *s); /* by us: only the overlap counts */
+bool tw_side_failed(const struct tw_side *s);  /* non-zero exit, signal, or never started */
+
+/* ---- view.c: the records of a few steps of one process, in a compact form */
+struct tw_rec {
+    uint64_t key;                 /* hash of (phase, kind, name, scope, role) */
+    uint64_t token;               /* the key, for generator states with its consumer: what alignment compares */
+    uint64_t layout_hash;         /* dtype, shape, offset */
+    uint64_t content;             /* layout and digest */
+    struct twin_digest digest;
+    uint32_t step, seq, occurrence, series, layout, flags;
+    uint8_t phase, kind;
+    struct twin_stats stats;
+    size_t sketch;                /* index in the view's sketches + 1; 0 = none */
+    size_t link, link_count;      /* in the view's links */
+};
+
+struct tw_view {
+    struct tw_proc *proc;
+    struct tw_rec *rec;
+    size_t count, room;
+    struct twin_sketch *sketch;
+    size_t sketches, sketch_room;
+    uint64_t *link;
+    size_t links, link_room;
+    uint64_t dropped;             /* records of these steps without details */
+    bool partial;                 /* the process ended (or was cut) inside: what is missing is unknown */
+    bool cut;                     /* more than TW_MAX_STEP_RECORDS */
+};
+
+/* Loads steps first..last. A damaged stretch gives fewer records and dropped > 0. 0, TWIN_ENOMEM, or a trace error. */
+int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last, struct tw_view *v, struct twin_error *err);
+void tw_view_free(struct tw_view *v);
+uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *scope, const char *role);
+uint64_t tw_proc_key(struct tw_proc *p, uint32_t series);  /* of a series; 0 = no memory */
+uint64_t tw_record_content(struct tw_proc *p, const struct twin_trace_record *r);
+const char *tw_rec_name(const struct tw_view *v, const struct tw_rec *r);
+const char *tw_rec_scope(const struct tw_view *v, const struct tw_rec *r);
+const char *tw_rec_role(const struct tw_view *v, const struct tw_rec *r);
+const char *tw_rec_op(const struct tw_view *v, const struct tw_rec *r);
+const char *tw_rec_site(const struct tw_view *v, const struct tw_rec *r);
+/* Keeps only the records for which keep() is true. */
+void tw_view_filter(struct tw_view *v, bool (*keep)(const struct tw_view *, const struct tw_rec *, void *), void *user);
+
+/* ---- stepdiff.c: two views side by side */
+struct tw_diff {
+    enum twin_finding_type type;  /* VALUE, LAYOUT, ONLY_A, ONLY_B or ORDER */
+    size_t a, b;                  /* indices in the views; TW_NONE when absent */
+    size_t at;                    /* position in the reference's execution sequence: sorts differences */
+    bool carrier;
+};
+
+struct tw_stepdiff {
+    struct tw_diff *d;            /* sorted by at */
+    size_t count, room;
+    size_t *to_b;                 /* per record of a: its counterpart or TW_NONE */
+    size_t equal;                 /* matched records with equal contents */
+    size_t order;                 /* how many of d are of type ORDER */
+    size_t ignored;               /* differences left out by --ignore */
+};
+
+int tw_stepdiff_make(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *out);
+void tw_stepdiff_free(struct tw_stepdiff *d);
+/* Removes the differences for which drop() is true. */
+void tw_stepdiff_drop(struct tw_stepdiff *d, bool (*drop)(const struct tw_diff *, void *), void *user);
+const struct tw_rec *tw_diff_rec(const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b, const struct tw_view **view);
+bool tw_diff_significant(const struct tw_diff *d); /* not order-only */
+
+/* ---- causes.c: origin or carrier */
+void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
+/* The place of a record in the flow of a step: lower can cause higher. Orders findings of different ranks. */
+int tw_cause_class(uint8_t phase, uint8_t kind);
+/* The difference to name first: the earliest origin; among gradients without an order of their own the one nearest the loss. */
+size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
+const char *tw_layer(enum twin_phase phase, enum twin_kind kind);
+
+/* ---- finding.c */
+struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type, enum twin_phase phase, enum twin_kind kind);
+struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b);
+struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding *f);
+void tw_finding_clear(struct twin_finding *f);
+void tw_finding_free(struct twin_finding *f);
+void tw_finding_set(struct tw_cmp *c, char **field, char *owned); /* replaces a string of a finding */
+/* Relative L2 distance of two records: exact for single elements, else estimated from sketches; NaN when neither. */
+double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b,
+                       double *absolute, bool *exact);
+
+struct tw_findings { struct twin_finding *f; size_t n, room; };
+void tw_findings_take(struct tw_cmp *c, struct tw_findings *list, struct twin_finding *f); /* takes f (may be NULL) */
+void tw_findings_free(struct tw_findings *list);
+
+/* ---- scan.c: where a pair of processes first parts */
+struct tw_scan {
+    const struct tw_pair *pair;
+    int64_t shift;                /* b's step = a's step + shift */
+    bool found;                   /* a significant difference */
+    uint32_t step;                /* of a */
+    int cls;                      /* cause class of the first difference */
+    struct tw_findings origins;   /* the frontier; [0] is named first */
+    struct tw_findings benign;
+    struct tw_findings order;     /* order-only differences seen before */
+    char *equal_before;
+    uint64_t equal_records;
+    uint64_t steps_compared;
+    bool local_seen, local_differs; /* local gradients in the step where they part */
+    bool tail_unknown;            /* the unfinished last step could not be compared in full */
+};
+
+int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
+                 uint32_t from, struct tw_scan *out, struct twin_error *err);
+/* Fills out from two views that were already made (a seam, restricted views). drop (may be NULL) takes out differences that
+ * do not count. Sets out->found. 0 or an error. */
+int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
+                  void *user, struct tw_scan *out, struct twin_error *err);
+void tw_scan_free(struct tw_scan *s);
+/* Differences of one step after --ignore and the idle-generator rule; views and diff are the caller's to free. */
+int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
+                 struct tw_stepdiff *d, struct twin_error *err);
+
+/* ---- steps.c: one small entry per finished step */
+struct tw_step_entry { uint64_t hash; uint32_t records; uint16_t phases; bool known; };
+struct tw_steps { struct tw_step_entry *step; size_t n; bool sampled; /* too large a trace: only some steps are known */ };
+int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out, struct twin_error *err);
+void tw_steps_free(struct tw_steps *s);
+
+/* ---- trend.c: what happens after the first difference, NaN onset */
+void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err);
+void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n);
+
+/* ---- shift.c: resumed arms */
+int tw_shift_find(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const struct tw_pair *pairs, size_t count,
+                  int64_t *shift, bool *found, struct twin_error *err);
+/* Compares the seam: a's end of step K-1 and its step K with b's start and step 0. */
+int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out, struct twin_error *err);
+/* Arms of different world size: only rank 0's weights can be compared. */
+int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, struct tw_scan *out, struct twin_error *err);
+
+/* ---- pair.c: two runs */
+struct tw_pair_result {
+    bool differs, failed_alike;  /* failed_alike: both failed, with equal records */
+    bool value;                  /* a recorded value differs, not just outcome or output */
+    int64_t step;                /* where they part; -1 when that is not at a step */
+    struct tw_findings origins;  /* [0] is named first */
+    struct tw_findings benign;
+    struct tw_texts unknown;
+    char *equal_before;
+    uint64_t equal_records, steps_compared;
+    bool within;                 /* inside the tolerance */
+    int64_t shift;
+    bool shift_found;
+};
+int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair_result *r, struct twin_error *err);
+void tw_pair_result_free(struct tw_pair_result *r);
+
+/* ---- outcome.c: how the runs ended */
+/* A finding when one failed and the other did not, or they ended elsewhere; NULL when they ended alike. */
+struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b);
+/* A finding when processes that matter have no counterpart; NULL when none. */
+struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b);
+/* A finding when processes of runs that ended well have other numbers of steps; NULL when none. */
+struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_pair *pairs,
+                                      size_t count, int64_t shift);
+char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code 1", "signal 9 (Killed)" */
+
+/* ---- coverage.c: was enough seen to say "same"? Adds to c->unseen. */
+void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_scan *scans, size_t count);
+void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
+
+/* ---- noise.c: numbers told from times, pids and addresses */
+/* A copy of the line in which everything that may differ between equal runs is masked with '~'. NULL = no memory. */
+char *tw_noise_mask(const char *line, size_t n);
+/* A copy in which in addition every remaining number is masked with '#': what the line says, not how much. */
+char *tw_noise_skeleton(const char *masked);
+/* Step named by a printed line ("step 12", "epoch 3"); -1 when none. */
+int64_t tw_noise_step(const char *line);
+/* True when the two masked lines differ in numbers only and each differs by at most rel or abs. */
+bool tw_noise_within(const char *masked_a, const char *masked_b, double rel, double abs);
+
+/* ---- output.c, files.c: evidence of last resort */
+struct tw_last_resort {
+    struct tw_findings findings;  /* differences that are real */
+    struct tw_findings benign;
+    struct tw_texts unknown;      /* differences of which it is not known whether they matter */
+};
+int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out);
+int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out);
+void tw_last_resort_free(struct tw_last_resort *r);
+
+/* ---- tolerance.c */
+struct tw_tolerance_rule { char *pattern; double rel_l2, abs; char *reason; };
+struct tw_tolerance { struct tw_tolerance_rule *rule; size_t n, room; };
+int tw_tolerance_load(const char *path, struct tw_tolerance **out, struct twin_error *err);
+void tw_tolerance_free(struct tw_tolerance *t);
+const struct tw_tolerance_rule *tw_tolerance_for(const struct tw_tolerance *t, const char *phase, const char *kind, const char *name);
+/* Judges every differing step of a pair. *inside false: something lies outside or cannot be judged (said in a note). */
+int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, struct twin_error *err);
+
+/* ---- ulp.c: exact numbers from kept values */
+struct tw_exact { uint64_t elements, changed; double max_ulp, rel_l2; };
+/* Compares n elements of a dtype. False when the dtype has no ulp (then changed is still counted). */
+bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype, struct tw_exact *out);
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* While a run is still going on: has it parted from the reference? Looks at finished steps only. */
+#include "internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_name(const void *x, const void *y)
+{
+    return strcmp(*(char *const *)x, *(char *const *)y);
+}
+
+static int list_traces(struct tw_cmp *c, const char *dir, struct tw_texts *out)
+{
+    char *ranks = tw_path_join(dir, "ranks");
+    DIR *d = ranks ? opendir(ranks) : NULL;
+    c->oom |= !ranks;
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (tw_ends(e->d_name, ".twt")) {
+            char *path = tw_path_join(ranks, e->d_name);
+            c->oom |= !path;
+            tw_texts_add(c, out, path);
+        }
+    if (d)
+        closedir(d);
+    tw_free(ranks);
+    if (out->n)
+        qsort(out->s, out->n, sizeof *out->s, by_name);
+    return c->oom ? TWIN_ENOMEM : 0;
+}
+
+/* The hashes of this step differ: does anything that counts? */
+static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint32_t step, bool *parted, struct twin_error *err)
+{
+    struct tw_scan s = {.pair = p, .shift = shift};
+    struct tw_view va, vb;
+    struct tw_stepdiff d;
+    int rc = tw_scan_step(c, &s, step, &va, &vb, &d, err);
+    if (rc != 0)
+        return rc;
+    *parted = d.count > d.order || va.dropped + vb.dropped > 0;
+    tw_stepdiff_free(&d);
+    tw_view_free(&va);
+    tw_view_free(&vb);
+    return 0;
+}
+
+static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, bool *parted, uint32_t *first, struct twin_error *err)
+{
+    uint32_t from = shift < 0 ? (uint32_t)-shift + 1 : 0; /* the seam's own step holds what only a start has */
+    for (int tries = 0; tries < 64; tries++) { /* generators that nobody draws from may differ at every step: enough is enough */
+        bool found = false, here = false;
+        uint32_t step;
+        uint64_t compared;
+        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, UINT32_MAX, &found, &step, &compared, NULL);
+        if (rc == TWIN_ENOMEM)
+            return twin_error_set(err, rc, "out of memory comparing traces");
+        if (rc != 0 || !found)
+            return 0; /* what cannot be read now is judged at the end */
+        rc = counts(c, p, shift, step, &here, err);
+        if (rc != 0)
+            return rc;
+        if (here) {
+            *first = !*parted || step < *first ? step : *first;
+            *parted = true;
+            return 0;
+        }
+        from = step + 1;
+    }
+    return 0;
+}
+
+int twin_compare_live(const struct twin_run *a, const char *b_dir, int64_t shift, bool *parted, uint32_t *step,
+                      struct twin_error *err)
+{
+    static const struct twin_compare_options none;
+    struct tw_cmp c = {.o = &none, .quick = true};
+    struct tw_side sa = {0}, sb = {0};
+    struct tw_texts traces = {0};
+    struct tw_pair *pairs = NULL;
+    size_t n = 0;
+    *parted = false;
+    *step = 0;
+    int rc = list_traces(&c, b_dir, &traces);
+    if (rc != 0) {
+        tw_texts_free(&traces);
+        return twin_error_set(err, rc, "out of memory listing %s", b_dir);
+    }
+    struct twin_run b = {.dir = (char *)b_dir, .traces = traces.s, .trace_count = traces.n, .in_progress = true, .agents = true};
+    rc = tw_side_open(&c, a, 0, &sa, err);
+    if (rc == 0)
+        rc = tw_side_open(&c, &b, 1, &sb, err);
+    if (rc == 0)
+        rc = tw_side_match(&c, &sa, &sb, &pairs, &n);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = look_at(&c, &pairs[i], shift, parted, step, err);
+    if (rc == 0 && c.oom)
+        rc = TWIN_ENOMEM;
+    tw_side_close(&sa);
+    tw_side_close(&sb);
+    tw_texts_free(&traces);
+    tw_texts_free(&c.unarmed);
+    tw_free(pairs);
+    return rc ? twin_error_set(err, rc, "out of memory comparing with %s", b_dir) : 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the runs ended: exit codes, signals, missing processes, other numbers of steps. */
+#include "internal.h"
+
+#include <string.h>
+
+char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r)
+{
+    switch (r->outcome) {
+    case TWIN_RUN_EXITED: return tw_cmp_text(c, "exit code %d", r->exit_code);
+    case TWIN_RUN_SIGNALED: return tw_cmp_text(c, "signal %d (%s)", r->signal, strsignal(r->signal));
+    case TWIN_RUN_NOT_STARTED: return tw_cmp_text(c, "not started (%s)", r->message ? r->message : "");
+    case TWIN_RUN_STOPPED: return tw_cmp_copy(c, "stopped by twinrun");
+    default: return tw_cmp_copy(c, "interrupted");
+    }
+}
+
+static struct twin_finding *new_outcome(struct tw_cmp *c, enum twin_finding_type type, const char *name, char *text, uint64_t step)
+{
+    struct twin_finding *f = text ? tw_finding_new(c, type, TWIN_PHASE_OUTPUT, TWIN_KIND_STATE) : NULL;
+    if (!f) {
+        tw_free(text);
+        return NULL;
+    }
+    tw_finding_set(c, &f->layer, tw_cmp_copy(c, "environment"));
+    tw_finding_set(c, &f->name, tw_cmp_copy(c, name));
+    tw_finding_set(c, &f->text, text);
+    f->step_a = f->step_b = (uint32_t)(step < UINT32_MAX ? step : UINT32_MAX);
+    return f;
+}
+
+struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
+{
+    bool fa = tw_side_failed(a), fb = tw_side_failed(b);
+    const struct tw_side *failed = fb ? b : a;
+    if (tw_side_stopped(a) || tw_side_stopped(b) ||
+        (a->run->outcome == b->run->outcome && a->run->exit_code == b->run->exit_code && a->run->signal == b->run->signal) || (!fa && !fb))
+        return NULL;
+    char *x = tw_outcome_text(c, a->run), *y = tw_outcome_text(c, b->run), *where = NULL;
+    if (failed->steps > 0 || failed->count > 0)
+        where = tw_cmp_text(c, "; the records of %s stop in step %llu", failed == a ? c->label_a : c->label_b, (unsigned long long)failed->steps);
+    else
+        where = tw_cmp_text(c, "; %s left no records", failed == a ? c->label_a : c->label_b);
+    char *text = x && y && where ? tw_cmp_text(c, "%s: %s, %s: %s%s", c->label_a, x, c->label_b, y, where) : NULL;
+    tw_free(x);
+    tw_free(y);
+    tw_free(where);
+    struct twin_finding *f = new_outcome(c, TWIN_FINDING_OUTCOME, "how the job ended", text, failed->steps);
+    for (size_t i = 0; f && i < failed->count; i++)
+        if (failed->proc[i].info->steps == failed->steps) { /* where it was last seen */
+            f->rank = failed->proc[i].rank;
+            break;
+        }
+    return f;
+}
+
+struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
+{
+    struct twin_finding *f = NULL;
+    for (int s = 0; s < 2; s++) {
+        const struct tw_side *side = s ? b : a, *other = s ? a : b;
+        const char *label = s ? c->label_b : c->label_a;
+        for (size_t i = 0; i < side->count; i++) {
+            const struct tw_proc *p = &side->proc[i];
+            if (p->taken)
+                continue;
+            bool matters = (p->info->steps > 0 || side->steps == 0) && !tw_side_failed(other) && !tw_side_stopped(other) && !c->o->arms;
+            if (!matters) {
+                tw_cmp_note(c, "rank %d (%s, number %zu) recorded only in %s", p->rank, tw_proc_role(p), p->ordinal + 1, label);
+                continue;
+            }
+            if (f)
+                continue;
+            f = new_outcome(c, TWIN_FINDING_RANKS, "processes", tw_cmp_text(c, "rank %d (%s, number %zu) recorded only in %s", p->rank,
+                                                                          tw_proc_role(p), p->ordinal + 1, label), 0);
+            if (f)
+                f->rank = p->rank;
+        }
+    }
+    return f;
+}
+
+struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_pair *pairs,
+                                      size_t count, int64_t shift)
+{
+    bool ended_well = tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b);
+    for (size_t i = 0; i < count; i++) {
+        const struct tw_pair *p = &pairs[i];
+        int64_t x = (int64_t)p->a->info->steps, y = (int64_t)p->b->info->steps - shift;
+        if (x == y || (c->o->steps_given && x >= c->o->steps && y >= c->o->steps))
+            continue;
+        if (!ended_well || c->o->arms) {
+            tw_cmp_note(c, "rank %d: only the %lld steps both have were compared", p->a->rank, (long long)(x < y ? x : y) + (shift < 0 ? shift : 0));
+            continue;
+        }
+        struct twin_finding *f = new_outcome(c, TWIN_FINDING_OUTCOME, "number of steps",
+                                             tw_cmp_text(c, "%s has %lld steps, %s %lld", c->label_a, (long long)x, c->label_b, (long long)y),
+                                             (uint64_t)(x < y ? x : y));
+        if (f)
+            f->rank = p->a->rank;
+        return f;
+    }
+    return NULL;
+}

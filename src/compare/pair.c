@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two runs: matches their processes, scans each pair, and decides what to name first. */
+#include "internal.h"
+
+#include <stdio.h>
+
+struct scans { struct tw_scan *s; size_t n; };
+
+static void scans_free(struct scans *scans)
+{
+    for (size_t i = 0; scans->s && i < scans->n; i++)
+        tw_scan_free(&scans->s[i]);
+    tw_free(scans->s);
+}
+
+static bool other_world(const struct tw_side *a, const struct tw_side *b)
+{
+    return a->world != b->world;
+}
+
+/* One pair of processes, at its shift: the seam first, then everything behind it. */
+static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a, struct tw_side *b, int64_t shift, struct tw_scan *s,
+                    struct twin_error *err)
+{
+    s->pair = p;
+    if (c->o->arms && other_world(a, b))
+        return tw_weights_only(c, p, shift, s, err);
+    uint32_t from = 0;
+    if (shift < 0) {
+        from = (uint32_t)-shift;
+        if (from >= p->a->info->steps || p->b->info->steps == 0)
+            return 0;
+        if (c->o->arms) {
+            int rc = tw_shift_seam(c, p, from, s, err);
+            if (rc != 0 || s->found)
+                return rc;
+            from++;
+        }
+    }
+    return tw_scan_pair(c, p, a, b, shift, from, s, err);
+}
+
+static bool earlier(const struct tw_scan *x, const struct tw_scan *y)
+{
+    if (x->pair->auxiliary != y->pair->auxiliary)
+        return y->pair->auxiliary;
+    if (x->step != y->step)
+        return x->step < y->step;
+    if (x->cls != y->cls)
+        return x->cls < y->cls;
+    return x->pair->a->rank < y->pair->a->rank;
+}
+
+/* A loader worker counts no steps. When the trainer parts first in its data, what parted in its worker came before. */
+static struct tw_scan *prefer_worker(struct scans *scans, struct tw_scan *best)
+{
+    if (best->pair->auxiliary || best->cls > tw_cause_class(TWIN_PHASE_DATA, TWIN_KIND_BATCH))
+        return best;
+    for (size_t i = 0; i < scans->n; i++) {
+        struct tw_scan *s = &scans->s[i];
+        if (s->found && s->pair->auxiliary && s->pair->a->rank == best->pair->a->rank && s->cls < best->cls)
+            return s;
+    }
+    return best;
+}
+
+static struct tw_scan *first_of(struct scans *scans)
+{
+    struct tw_scan *best = NULL;
+    for (size_t i = 0; i < scans->n; i++)
+        if (scans->s[i].found && (!best || earlier(&scans->s[i], best)))
+            best = &scans->s[i];
+    return best;
+}
+
+/* Reduced gradients that part while every rank's own were still equal parted in the reduction. */
+static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const struct tw_scan *best, int32_t world)
+{
+    struct twin_finding *f = best->origins.n ? &best->origins.f[0] : NULL;
+    bool seen = false, differs = false;
+    if (!f || world < 2 || (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))
+        return;
+    for (size_t i = 0; i < scans->n; i++)
+        if (scans->s[i].found && scans->s[i].step == best->step) {
+            seen |= scans->s[i].local_seen;
+            differs |= scans->s[i].local_differs;
+        }
+    if (seen && !differs) {
+        for (size_t i = 0; i < best->origins.n; i++)
+            tw_finding_set(c, &best->origins.f[i].layer, tw_cmp_copy(c, "collective"));
+        tw_cmp_note(c, "local gradients of step %u were equal on every rank: they parted in the reduction", best->step);
+    } else if (!seen) {
+        tw_cmp_note(c, "local gradients were not recorded, so whether they or the reduction parted is not known");
+    }
+}
+
+/* The frontier over all ranks: those that part in the same step at the same place of the flow. */
+static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best, struct tw_pair_result *r)
+{
+    struct tw_texts others = {0};
+    r->differs = r->value = true;
+    r->step = best->step;
+    r->origins = best->origins;
+    best->origins = (struct tw_findings){0};
+    for (size_t i = 0; i < scans->n; i++) {
+        struct tw_scan *s = &scans->s[i];
+        if (!s->found || s == best || s->pair->auxiliary || s->step != best->step)
+            continue;
+        tw_texts_add(c, &others, tw_cmp_text(c, "%d", s->pair->a->rank));
+        for (size_t k = 0; s->cls == best->cls && k < s->origins.n && r->origins.n < TW_MAX_FRONTIER; k++)
+            tw_findings_take(c, &r->origins, tw_finding_copy(c, &s->origins.f[k]));
+    }
+    if (others.n) {
+        struct tw_buf list = {0};
+        for (size_t i = 0; i < others.n && i < 16; i++)
+            tw_buf_printf(&list, "%s%s", i ? ", " : "", others.s[i]);
+        char *text = tw_buf_steal(&list);
+        tw_cmp_note(c, "parting in the same step: rank%s %s%s", others.n > 1 ? "s" : "", text ? text : "", others.n > 16 ? ", ..." : "");
+        c->oom |= !text;
+        tw_free(text);
+    }
+    tw_texts_free(&others);
+}
+
+static int within_tolerance(struct tw_cmp *c, struct scans *scans, bool *within, struct twin_error *err)
+{
+    *within = true;
+    for (size_t i = 0; i < scans->n && *within; i++) {
+        if (!scans->s[i].found)
+            continue;
+        int rc = tw_tolerance_judge(c, &scans->s[i], within, err);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void take_one(struct tw_cmp *c, struct tw_pair_result *r, struct twin_finding *f)
+{
+    if (!f)
+        return;
+    r->differs = true;
+    if (r->origins.n && r->value)
+        tw_cmp_note(c, "%s", f->text);
+    tw_findings_take(c, &r->origins, f);
+}
+
+static void move_findings(struct tw_cmp *c, struct tw_findings *to, struct tw_findings *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        tw_findings_take(c, to, tw_finding_copy(c, &from->f[i]));
+}
+
+/* Printed lines and files. With differing values they are consequences: only the onset of printed numbers is of use. */
+static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct scans *scans, bool covered_before,
+                        struct tw_pair_result *r)
+{
+    struct tw_last_resort l = {0};
+    tw_output_compare(c, a, b, &l);
+    tw_files_compare(c, a, b, &l);
+    move_findings(c, &r->benign, &l.benign);
+    if (!r->differs) {
+        for (size_t i = 0; i < l.findings.n; i++) {
+            struct twin_finding *f = tw_finding_copy(c, &l.findings.f[i]);
+            if (f)
+                f->role = TWIN_ROLE_UNKNOWN;
+            r->step = r->step < 0 && f && f->step_a ? (int64_t)f->step_a : r->step;
+            take_one(c, r, f);
+        }
+        if (r->differs && scans->n > 0)
+            tw_cmp_note(c, "all records are equal: what differs was made by something that was not seen");
+        for (size_t i = 0; i < l.unknown.n; i++) {
+            if (r->differs || !covered_before || c->unseen.n > 0) {
+                tw_texts_add(c, &r->unknown, tw_cmp_copy(c, l.unknown.s[i]));
+                continue;
+            }
+            struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_OUTPUT, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE);
+            if (f)
+                tw_finding_set(c, &f->text, tw_cmp_copy(c, l.unknown.s[i]));
+            tw_findings_take(c, &r->benign, f);
+        }
+    }
+    tw_last_resort_free(&l);
+}
+
+/* Order-only: benign as long as no value differs; else a hint. */
+static void take_orders(struct tw_cmp *c, struct scans *scans, struct tw_pair_result *r)
+{
+    for (size_t i = 0; i < scans->n; i++) {
+        struct tw_findings *o = &scans->s[i].order;
+        if (o->n == 0)
+            continue;
+        if (r->value)
+            tw_cmp_note(c, "records came in another order from step %u on (rank %d, %s)", o->f[0].step_a, o->f[0].rank, o->f[0].name);
+        else
+            tw_findings_take(c, &r->benign, tw_finding_copy(c, &o->f[0]));
+    }
+}
+
+static int find_shift(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const struct tw_pair *pairs, size_t n,
+                      struct tw_pair_result *r, struct twin_error *err)
+{
+    r->shift = c->o->shift;
+    if (c->o->arms && c->o->find_shift)
+        return tw_shift_find(c, a, b, pairs, n, &r->shift, &r->shift_found, err);
+    return 0;
+}
+
+static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const struct tw_pair *pairs, size_t n, int64_t shift,
+                    struct scans *scans, struct twin_error *err)
+{
+    scans->s = tw_calloc(n, sizeof *scans->s);
+    if (!scans->s)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing two runs");
+    bool worlds_differ = c->o->arms && other_world(a, b);
+    if (worlds_differ)
+        tw_cmp_note(c, "%s has %d ranks, %s %d: only rank 0's weights can be compared", c->label_a, a->world, c->label_b, b->world);
+    for (size_t i = 0; i < n; i++) {
+        if (worlds_differ && (pairs[i].a->rank != 0 || pairs[i].auxiliary))
+            continue;
+        struct tw_scan *s = &scans->s[scans->n++];
+        int rc = scan_one(c, &pairs[i], a, b, shift, s, err);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair_result *r, struct twin_error *err)
+{
+    struct tw_pair *pairs = NULL;
+    struct scans scans = {0};
+    size_t n = 0;
+    *r = (struct tw_pair_result){.step = -1};
+    snprintf(c->label_a, sizeof c->label_a, "run %zu", a->index + 1);
+    snprintf(c->label_b, sizeof c->label_b, "run %zu", b->index + 1);
+    int rc = tw_side_match(c, a, b, &pairs, &n);
+    if (rc == 0)
+        rc = find_shift(c, a, b, pairs, n, r, err);
+    if (rc == 0)
+        rc = scan_all(c, a, b, pairs, n, r->shift, &scans, err);
+    if (rc != 0)
+        goto out;
+    for (size_t i = 0; i < scans.n; i++)
+        if (scans.s[i].steps_compared > r->steps_compared)
+            r->steps_compared = scans.s[i].steps_compared;
+    struct tw_scan *best = first_of(&scans);
+    if (best) {
+        struct tw_scan *named = prefer_worker(&scans, best);
+        if (!c->quick)
+            tw_trend(c, best, err);
+        judge_reduction(c, &scans, best, a->world);
+        if (c->tolerance)
+            rc = within_tolerance(c, &scans, &r->within, err);
+        if (named != best) {
+            for (size_t i = 0; i < named->origins.n; i++) /* its own numbering means nothing to the reader */
+                named->origins.f[i].step_a = named->origins.f[i].step_b = best->step;
+            named->step = best->step;
+        }
+        r->equal_before = named->equal_before;
+        r->equal_records = named->equal_records;
+        named->equal_before = NULL;
+        collect(c, &scans, named, r);
+    }
+    take_one(c, r, tw_outcome_compare(c, a, b));
+    take_one(c, r, c->o->arms && other_world(a, b) ? NULL : tw_ranks_compare(c, a, b));
+    take_one(c, r, tw_steps_compare(c, a, b, pairs, n, r->shift));
+    if (r->differs && !r->value && r->origins.n)
+        r->step = r->origins.f[0].type == TWIN_FINDING_RANKS ? -1 : (int64_t)r->origins.f[0].step_a;
+    r->within &= r->value && r->origins.n && r->origins.f[r->origins.n - 1].type == TWIN_FINDING_VALUE;
+    r->failed_alike = !r->value && tw_side_failed(a) && tw_side_failed(b);
+    if (!r->differs)
+        tw_coverage(c, a, scans.s, scans.n);
+    last_resort(c, a, b, &scans, !r->differs, r);
+    take_orders(c, &scans, r);
+out:
+    scans_free(&scans);
+    tw_free(pairs);
+    if (rc == 0 && c->oom)
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing two runs");
+    if (rc != 0) {
+        tw_pair_result_free(r);
+        return twin_error_set(err, rc, "out of memory comparing two runs");
+    }
+    return 0;
+}
+
+void tw_pair_result_free(struct tw_pair_result *r)
+{
+    tw_findings_free(&r->origins);
+    tw_findings_free(&r->benign);
+    tw_texts_free(&r->unknown);
+    tw_free(r->equal_before);
+    *r = (struct tw_pair_result){.step = -1};
+}

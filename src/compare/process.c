@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The traces of a run, and which process of one run corresponds to which of another. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *tw_proc_role(const struct tw_proc *p)
+{
+    return p->info->role && p->info->role[0] ? p->info->role : "main";
+}
+
+static int by_rank_role_start(const void *x, const void *y)
+{
+    const struct tw_proc *a = x, *b = y;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    int role = strcmp(tw_proc_role(a), tw_proc_role(b));
+    if (role)
+        return role;
+    if (a->info->start_monotonic_ns != b->info->start_monotonic_ns)
+        return a->info->start_monotonic_ns < b->info->start_monotonic_ns ? -1 : 1;
+    return strcmp(a->path, b->path);
+}
+
+static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, bool *no_memory)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_trace *t = NULL;
+    int rc = twin_trace_open(path, &t, &err);
+    if (rc == TWIN_ENOMEM) {
+        *no_memory = true;
+        return;
+    }
+    if (rc != 0) {
+        side->damaged = true;
+        tw_cmp_unseen(c, "run %zu: a trace cannot be read: %s", side->index + 1, err.message);
+        return;
+    }
+    const struct twin_trace_info *info = twin_trace_info(t);
+    side->closed &= info->closed;
+    if (info->records == 0 && info->dropped == 0 && info->steps == 0) {
+        /* A process in which the agent sat and saw nothing (a shell, a launcher) corresponds to nothing. Its notes count. */
+        const char *key, *value;
+        for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
+            if (strcmp(key, "unarmed") == 0)
+                tw_texts_add(c, &c->unarmed, tw_cmp_text(c, "%s: %s", tw_starts(info->role, "main") ? "process" : info->role, value));
+        twin_trace_close(t);
+        return;
+    }
+    struct tw_proc *p = &side->proc[side->count++];
+    *p = (struct tw_proc){.trace = t, .info = info, .path = path, .rank = info->rank};
+    if (info->steps > side->steps)
+        side->steps = info->steps;
+    if (info->world > side->world)
+        side->world = info->world;
+    if (info->tail_bytes > 0 && info->closed)
+        tw_cmp_note(c, "run %zu: %s has %llu bytes after its last good block", side->index + 1, path,
+                    (unsigned long long)info->tail_bytes);
+}
+
+int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err)
+{
+    bool no_memory = false;
+    *side = (struct tw_side){.run = run, .index = index, .world = 1, .closed = true};
+    side->proc = tw_calloc(run->trace_count, sizeof *side->proc);
+    for (size_t i = 0; side->proc && !no_memory && i < run->trace_count; i++)
+        open_one(c, side, run->traces[i], &no_memory);
+    if (!side->proc || no_memory) {
+        tw_side_close(side);
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the traces of %s", run->dir);
+    }
+    qsort(side->proc, side->count, sizeof *side->proc, by_rank_role_start);
+    for (size_t i = 1; i < side->count; i++) {
+        struct tw_proc *p = &side->proc[i];
+        if (p->rank == p[-1].rank && strcmp(tw_proc_role(p), tw_proc_role(p - 1)) == 0)
+            p->ordinal = p[-1].ordinal + 1;
+    }
+    return 0;
+}
+
+void tw_side_close(struct tw_side *side)
+{
+    for (size_t i = 0; side->proc && i < side->count; i++) {
+        twin_trace_close(side->proc[i].trace);
+        tw_free(side->proc[i].key);
+        tw_free(side->proc[i].token);
+    }
+    tw_free(side->proc);
+    *side = (struct tw_side){0};
+}
+
+bool tw_side_stopped(const struct tw_side *s)
+{
+    return s->run->outcome == TWIN_RUN_STOPPED || s->run->outcome == TWIN_RUN_INTERRUPTED || s->run->in_progress;
+}
+
+bool tw_side_failed(const struct tw_side *s)
+{
+    return s->run->outcome == TWIN_RUN_NOT_STARTED || s->run->outcome == TWIN_RUN_SIGNALED ||
+           (s->run->outcome == TWIN_RUN_EXITED && s->run->exit_code != 0);
+}
+
+bool tw_side_complete(const struct tw_side *s)
+{
+    return s->closed && !s->damaged && !tw_side_stopped(s) && s->run->outcome != TWIN_RUN_SIGNALED;
+}
+
+static bool same_group(const struct tw_proc *x, const struct tw_proc *y)
+{
+    return x->rank == y->rank && strcmp(tw_proc_role(x), tw_proc_role(y)) == 0;
+}
+
+/* Do the two agree over the steps both have? Processes started at once have no order of their own, but their records do. */
+static bool agree(struct tw_proc *x, struct tw_proc *y, uint32_t steps)
+{
+    bool found = true;
+    uint32_t step;
+    uint64_t compared = 0;
+    int rc = twin_trace_first_difference(x->trace, y->trace, 0, 0, steps, &found, &step, &compared, NULL);
+    return rc == 0 && !found && compared > 0;
+}
+
+static bool pair_up(struct tw_cmp *c, struct tw_proc *x, struct tw_proc *y, struct tw_pair **pairs, size_t *count, size_t *room)
+{
+    if (!tw_cmp_room(c, pairs, *count, room, sizeof **pairs))
+        return false;
+    x->taken = y->taken = true;
+    (*pairs)[(*count)++] = (struct tw_pair){.a = x, .b = y};
+    return true;
+}
+
+static size_t group_size(const struct tw_side *s, const struct tw_proc *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++)
+        n += same_group(&s->proc[i], p);
+    return n;
+}
+
+static int pair_order(const void *x, const void *y)
+{
+    const struct tw_pair *a = x, *b = y;
+    return a->a < b->a ? -1 : a->a > b->a;
+}
+
+int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count)
+{
+    size_t room = 0;
+    *pairs = NULL;
+    *count = 0;
+    for (size_t i = 0; i < a->count; i++)
+        a->proc[i].taken = false;
+    for (size_t i = 0; i < b->count; i++)
+        b->proc[i].taken = false;
+    /* Three rounds: whole records agree, the first step agrees, whatever is left by ordinal. */
+    for (int round = 0; round < 3; round++)
+        for (size_t i = 0; i < a->count; i++) {
+            struct tw_proc *p = &a->proc[i];
+            bool single = round < 2 && group_size(a, p) == 1 && group_size(b, p) == 1;
+            for (size_t j = 0; j < b->count && !p->taken && !single; j++) {
+                struct tw_proc *q = &b->proc[j];
+                if (q->taken || !same_group(p, q) || (round < 2 && !agree(p, q, round == 0 ? UINT32_MAX : 1)))
+                    continue;
+                if (!pair_up(c, p, q, pairs, count, &room))
+                    return TWIN_ENOMEM;
+            }
+        }
+    if (*count)
+        qsort(*pairs, *count, sizeof **pairs, pair_order);
+    for (size_t i = 0; i < *count; i++) {
+        struct tw_pair *p = &(*pairs)[i];
+        p->auxiliary = p->a->info->steps == 0 && p->b->info->steps == 0 && (a->steps > 0 || b->steps > 0);
+    }
+    return 0;
+}

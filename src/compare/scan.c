@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where two processes first part: binary search over value hashes, then the records of that step alone. */
+#include "internal.h"
+
+#include <string.h>
+
+/* ---- generators that differ but that nobody draws from */
+
+struct idle { struct tw_cmp *c; const struct tw_view *a, *b, *before_a, *before_b; bool torch_counts; size_t dropped; };
+
+/* Did this generator's state move in the step, or did somebody say that he drew from it? */
+static bool moved(const struct tw_view *before, const struct tw_view *now, const char *name)
+{
+    const struct tw_rec *last = NULL;
+    for (size_t i = 0; i < before->count; i++)
+        if (before->rec[i].kind == TWIN_KIND_STATE && strcmp(tw_rec_name(before, &before->rec[i]), name) == 0)
+            last = &before->rec[i];
+    for (size_t i = 0; i < now->count; i++) {
+        const struct tw_rec *r = &now->rec[i];
+        if (r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(now, r), name) != 0)
+            continue;
+        if (tw_rec_op(now, r)[0] || (last && (last->digest.a != r->digest.a || last->digest.b != r->digest.b)))
+            return true;
+        last = r;
+    }
+    return false;
+}
+
+/* Python seeds its generators from the system's entropy: their states differ in all runs, and mean nothing until drawn from. */
+static bool is_idle(const struct tw_diff *d, void *user)
+{
+    struct idle *idle = user;
+    if (d->a == TW_NONE || d->b == TW_NONE)
+        return false;
+    const struct tw_rec *r = &idle->a->rec[d->a];
+    const char *name = tw_rec_name(idle->a, r);
+    if (r->kind != TWIN_KIND_STATE || d->type != TWIN_FINDING_VALUE)
+        return false;
+    if (idle->torch_counts && tw_starts(name, "torch"))
+        return false;
+    if (moved(idle->before_a, idle->a, name) || moved(idle->before_b, idle->b, name))
+        return false;
+    tw_cmp_note(idle->c, "generator %s differs too, but nothing was seen to draw from it: not counted", name);
+    idle->dropped++;
+    return true;
+}
+
+static int drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_view *vb, bool torch_counts, struct tw_stepdiff *d,
+                     size_t *dropped, struct twin_error *err)
+{
+    struct tw_view before_a = {0}, before_b = {0};
+    struct idle idle = {.c = c, .a = va, .b = vb, .before_a = &before_a, .before_b = &before_b,
+                        .torch_counts = torch_counts};
+    bool states = false;
+    int rc = 0;
+    *dropped = 0;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], va, vb, &v);
+        states |= r->kind == TWIN_KIND_STATE && d->d[i].type == TWIN_FINDING_VALUE;
+        idle.torch_counts |= r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT;
+    }
+    if (!states)
+        return 0;
+    uint32_t step_a = va->count ? va->rec[0].step : 0, step_b = vb->count ? vb->rec[0].step : 0;
+    if (step_a > 0)
+        rc = tw_view_load(c, va->proc, step_a - 1, step_a - 1, &before_a, err);
+    if (rc == 0 && step_b > 0)
+        rc = tw_view_load(c, vb->proc, step_b - 1, step_b - 1, &before_b, err);
+    if (rc == 0)
+        tw_stepdiff_drop(d, is_idle, &idle);
+    *dropped = idle.dropped;
+    tw_view_free(&before_a);
+    tw_view_free(&before_b);
+    return rc;
+}
+
+/* ---- "equal until then" */
+
+struct label { uint8_t phase, kind; const char *text; }; /* phase 0 = any */
+
+static const struct label labels[] = {
+    {0, TWIN_KIND_INDICES, "sample indices"}, {0, TWIN_KIND_BATCH, "batch"}, {0, TWIN_KIND_STATE, "generator states"},
+    {TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "initial weights"}, {0, 0, "weights"}, {0, TWIN_KIND_ACTIVATION, "activations"},
+    {0, TWIN_KIND_LOSS, "loss"}, {0, TWIN_KIND_GRADIENT_LOCAL, "local gradients"}, {0, TWIN_KIND_GRADIENT, "gradients"},
+    {0, TWIN_KIND_HYPER, "hyperparameters"}, {0, TWIN_KIND_MOMENT, "optimizer state"},
+    {TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "updated weights"}, {0, TWIN_KIND_VALUE, "recorded values"},
+    {TWIN_PHASE_COLLECTIVE, 0xFF, "collectives"}, {TWIN_PHASE_KERNEL, 0xFF, "operations"},
+};
+#define LABELS (sizeof labels / sizeof labels[0])
+
+static size_t label_of(const struct tw_rec *r)
+{
+    for (size_t i = 0; i < LABELS; i++) {
+        bool phase = labels[i].phase == 0 || labels[i].phase == r->phase;
+        if (phase && (labels[i].kind == r->kind || (labels[i].kind == 0xFF && labels[i].phase == r->phase)))
+            return i;
+    }
+    return LABELS;
+}
+
+static const char *plural(uint8_t phase, uint8_t kind)
+{
+    if (kind == TWIN_KIND_WEIGHT)
+        return phase == TWIN_PHASE_INIT ? "initial weights" : "weights";
+    switch (kind) {
+    case TWIN_KIND_GRADIENT_LOCAL: return "local gradients";
+    case TWIN_KIND_GRADIENT: return "gradients";
+    case TWIN_KIND_MOMENT: return "moments";
+    default: return NULL;
+    }
+}
+
+/* One sentence part that names what was equal in the step before its first difference, and how many records that were. */
+static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d,
+                             const struct tw_diff *first, struct tw_scan *out)
+{
+    bool seen[LABELS] = {false}, differs[LABELS] = {false};
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(first, a, b, &v);
+    size_t siblings = 0;
+    out->equal_records = 0;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_view *w;
+        const struct tw_rec *x = tw_diff_rec(&d->d[i], a, b, &w);
+        if (tw_diff_significant(&d->d[i]) && label_of(x) < LABELS)
+            differs[label_of(x)] = true;
+    }
+    for (size_t i = 0; i < a->count; i++) {
+        const struct tw_rec *x = &a->rec[i];
+        if (d->to_b[i] == TW_NONE || b->rec[d->to_b[i]].content != x->content)
+            continue;
+        bool sibling = x->phase == r->phase && x->kind == r->kind && plural(r->phase, r->kind);
+        siblings += sibling;
+        if (2 * (i + 1) >= first->at && !sibling)
+            continue;
+        out->equal_records++;
+        if (!sibling && label_of(x) < LABELS)
+            seen[label_of(x)] = true;
+    }
+    struct twin_step_hash h;
+    uint32_t step = out->step;
+    if (step > 0 && twin_trace_step_hash(a->proc->trace, step - 1, &h, NULL) == 0 &&
+        (h.phase[TWIN_PHASE_OPTIMIZER].lo | h.phase[TWIN_PHASE_OPTIMIZER].hi))
+        seen[4] = true; /* the weights that entered this step are those that left the one before */
+    size_t count = 0, done = 0;
+    for (size_t i = 0; i < LABELS; i++)
+        count += seen[i] && !differs[i];
+    count += siblings > 0;
+    struct tw_buf text = {0};
+    for (size_t i = 0; i <= LABELS; i++) {
+        bool last = i == LABELS;
+        if (last ? siblings == 0 : !seen[i] || differs[i])
+            continue;
+        tw_buf_puts(&text, done == 0 ? "" : done + 1 == count ? " and " : ", ");
+        if (last)
+            tw_buf_printf(&text, "%zu other %s", siblings, plural(r->phase, r->kind));
+        else
+            tw_buf_puts(&text, labels[i].text);
+        done++;
+    }
+    if (done)
+        tw_buf_printf(&text, " of step %u (%llu records)", step, (unsigned long long)out->equal_records);
+    else if (step > 0)
+        tw_buf_printf(&text, step == 1 ? "all of step 0" : "all of steps 0 to %u", step - 1);
+    else
+        tw_buf_puts(&text, "");
+    tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
+}
+
+/* ---- from a diff to findings */
+
+static void note_local_gradients(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+{
+    for (size_t i = 0; i < a->count; i++)
+        out->local_seen |= a->rec[i].kind == TWIN_KIND_GRADIENT_LOCAL;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_view *v;
+        out->local_differs |= tw_diff_rec(&d->d[i], a, b, &v)->kind == TWIN_KIND_GRADIENT_LOCAL && tw_diff_significant(&d->d[i]);
+    }
+}
+
+static void take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *d, struct tw_scan *out)
+{
+    size_t first = tw_causes_first(d, a, b), others = 0;
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(&d->d[first], a, b, &v);
+    out->found = true;
+    out->cls = tw_cause_class(r->phase, r->kind);
+    out->step = r->step - (uint32_t)(v == b ? out->shift : 0);
+    note_local_gradients(a, b, d, out);
+    say_equal_before(c, a, b, d, &d->d[first], out);
+    for (size_t i = 0; i <= d->count; i++) { /* the one to be named first, then the rest in order */
+        const struct tw_diff *x = &d->d[i == 0 ? first : i - 1];
+        if (i > 0 && (i - 1 == first || x->carrier || !tw_diff_significant(x) || ++others >= TW_MAX_FRONTIER))
+            continue;
+        struct twin_finding *f = tw_finding_from(c, x, a, b);
+        if (f && x->a == TW_NONE)
+            f->step_a = f->step_b - (uint32_t)out->shift;
+        if (f && x->b == TW_NONE)
+            f->step_b = f->step_a + (uint32_t)out->shift;
+        tw_findings_take(c, &out->origins, f);
+    }
+}
+
+/* One finding per stretch of order-only differences is enough. */
+static void take_order(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+{
+    for (size_t i = 0; i < d->count && out->order.n == 0; i++)
+        if (d->d[i].type == TWIN_FINDING_ORDER)
+            tw_findings_take(c, &out->order, tw_finding_from(c, &d->d[i], a, b));
+}
+
+int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
+                  void *user, struct tw_scan *out, struct twin_error *err)
+{
+    struct tw_stepdiff d;
+    size_t idle;
+    int rc = tw_stepdiff_make(c, a, b, &d);
+    if (rc == 0)
+        rc = drop_idle(c, a, b, true, &d, &idle, err);
+    if (rc != 0)
+        return twin_error_set(err, rc, "out of memory comparing two steps");
+    if (drop)
+        tw_stepdiff_drop(&d, drop, user);
+    if (d.count > d.order) {
+        tw_causes_mark(&d, a, b);
+        take_frontier(c, a, b, &d, out);
+    }
+    tw_stepdiff_free(&d);
+    return 0;
+}
+
+int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
+                 struct tw_stepdiff *d, struct twin_error *err)
+{
+    size_t idle;
+    uint32_t step_b = (uint32_t)(step + s->shift);
+    *va = *vb = (struct tw_view){0};
+    *d = (struct tw_stepdiff){0};
+    int rc = tw_view_load(c, s->pair->a, step, step, va, err);
+    if (rc == 0)
+        rc = tw_view_load(c, s->pair->b, step_b, step_b, vb, err);
+    if (rc == 0)
+        rc = tw_stepdiff_make(c, va, vb, d);
+    if (rc == 0)
+        rc = drop_idle(c, va, vb, false, d, &idle, err);
+    if (rc == 0) {
+        d->ignored += idle;
+        tw_causes_mark(d, va, vb);
+    } else {
+        tw_view_free(va);
+        tw_view_free(vb);
+        tw_stepdiff_free(d);
+    }
+    return rc;
+}
+
+static int earliest_phase(const struct twin_step_hash *x, const struct twin_step_hash *y)
+{
+    int best = -1;
+    for (int p = 0; p < TWIN_PHASE_COUNT; p++)
+        if ((x->phase[p].lo != y->phase[p].lo || x->phase[p].hi != y->phase[p].hi) &&
+            (best < 0 || tw_cause_class((uint8_t)p, 0) < tw_cause_class((uint8_t)best, 0)))
+            best = p;
+    return best;
+}
+
+/* The value hash proves a difference, but no record that is left shows it: it lies among those whose details were dropped. */
+static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, struct tw_scan *out)
+{
+    struct twin_step_hash x, y;
+    int phase = 0;
+    if (twin_trace_step_hash(out->pair->a->trace, step, &x, NULL) == 0 &&
+        twin_trace_step_hash(out->pair->b->trace, (uint32_t)(step + out->shift), &y, NULL) == 0) {
+        phase = earliest_phase(&x, &y);
+        phase = phase < 0 ? 0 : phase;
+    }
+    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_VALUE, (enum twin_phase)phase, TWIN_KIND_NONE);
+    if (!f)
+        return;
+    f->step_a = step;
+    f->step_b = (uint32_t)(step + out->shift);
+    f->rank = out->pair->a->rank;
+    tw_finding_set(c, &f->process, tw_cmp_copy(c, tw_proc_role(out->pair->a)));
+    if (dropped)
+        tw_finding_set(c, &f->name, tw_cmp_text(c, "within %llu dropped records of step %u", (unsigned long long)dropped, step));
+    else
+        tw_finding_set(c, &f->name, tw_cmp_text(c, "value hash of step %u", step));
+    tw_finding_set(c, &f->text, tw_cmp_copy(c, "proven by the value hash; --lossless keeps the details"));
+    tw_findings_take(c, &out->origins, f);
+    out->found = true;
+    out->step = step;
+    out->cls = tw_cause_class((uint8_t)phase, 0);
+    tw_finding_set(c, &out->equal_before, step == 0 ? tw_cmp_copy(c, "")
+                                          : step == 1 ? tw_cmp_copy(c, "all of step 0")
+                                                      : tw_cmp_text(c, "all of steps 0 to %u", step - 1));
+}
+
+/* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something significant differs. */
+static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a, bool partial_b, struct tw_scan *out,
+                     struct twin_error *err)
+{
+    struct tw_view va = {0}, vb = {0};
+    struct tw_stepdiff d = {0};
+    size_t idle = 0;
+    uint32_t step_b = (uint32_t)(step + out->shift);
+    int rc = tw_view_load(c, out->pair->a, step, step, &va, err);
+    if (rc == 0)
+        rc = tw_view_load(c, out->pair->b, step_b, step_b, &vb, err);
+    if (rc != 0)
+        goto out;
+    va.partial |= partial_a;
+    vb.partial |= partial_b;
+    rc = tw_stepdiff_make(c, &va, &vb, &d);
+    if (rc == 0)
+        rc = drop_idle(c, &va, &vb, false, &d, &idle, err);
+    if (rc != 0)
+        goto out;
+    uint64_t dropped = va.dropped + vb.dropped;
+    if (d.count > d.order) {
+        tw_causes_mark(&d, &va, &vb);
+        take_frontier(c, &va, &vb, &d, out);
+    } else if (hashes_differ && d.order == 0 && d.ignored == 0 && idle == 0) {
+        take_hash_only(c, step, dropped, out);
+    } else if (hashes_differ && dropped) {
+        tw_cmp_unseen(c, "step %u of rank %d: %llu records have no details", step, out->pair->a->rank, (unsigned long long)dropped);
+    }
+    take_order(c, &va, &vb, &d, out);
+    if (!hashes_differ)
+        out->tail_unknown = dropped > 0 || va.partial || vb.partial;
+out:
+    tw_stepdiff_free(&d);
+    tw_view_free(&va);
+    tw_view_free(&vb);
+    return rc;
+}
+
+/* Equal values, but did they come in the same order? */
+static int find_order(struct tw_cmp *c, uint32_t from, uint32_t limit, struct tw_scan *out, struct twin_error *err)
+{
+    bool found = false;
+    uint32_t step = 0;
+    uint64_t compared;
+    struct tw_view va, vb;
+    struct tw_stepdiff d;
+    int rc = twin_trace_first_order_difference(out->pair->a->trace, out->pair->b->trace, out->shift, from, limit, &found, &step,
+                                               &compared, NULL);
+    if (rc != 0 || !found)
+        return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory comparing the order of records") : 0;
+    rc = tw_scan_step(c, out, step, &va, &vb, &d, err);
+    if (rc != 0)
+        return rc;
+    take_order(c, &va, &vb, &d, out);
+    tw_stepdiff_free(&d);
+    tw_view_free(&va);
+    tw_view_free(&vb);
+    return 0;
+}
+
+/* Steps both have: a's steps [0, end) correspond to b's [shift, end + shift). */
+static uint64_t common_end(const struct tw_pair *p, int64_t shift)
+{
+    int64_t a = (int64_t)p->a->info->steps, b = (int64_t)p->b->info->steps - shift;
+    return (uint64_t)(a < b ? a : b < 0 ? 0 : b);
+}
+
+int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
+                 uint32_t from, struct tw_scan *out, struct twin_error *err)
+{
+    uint32_t limit = c->o->steps_given ? c->o->steps : UINT32_MAX;
+    uint64_t end = common_end(p, shift);
+    uint32_t start = from;
+    out->pair = p;
+    out->shift = shift;
+    out->steps_compared += (end < limit ? end : limit) > from ? (end < limit ? end : limit) - from : 0;
+    while (from < limit && from < end && !out->found) {
+        bool found = false;
+        uint32_t step = 0;
+        uint64_t compared;
+        struct twin_error local = TWIN_ERROR_INIT;
+        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, limit, &found, &step, &compared, &local);
+        if (rc == TWIN_ENOMEM)
+            return twin_error_set(err, rc, "%s", local.message);
+        if (rc != 0) {
+            tw_cmp_unseen(c, "steps from %u on of rank %d cannot be compared: %s", from, p->a->rank, local.message);
+            return 0;
+        }
+        if (!found)
+            break;
+        rc = look_into(c, step, true, false, false, out, err);
+        if (rc != 0)
+            return rc;
+        from = step + 1;
+    }
+    uint64_t values_equal_to = out->found ? out->step : end < limit ? end : limit;
+    if (!out->found && out->order.n == 0 && start < values_equal_to) {
+        int rc = find_order(c, start, (uint32_t)values_equal_to, out, err);
+        if (rc != 0)
+            return rc;
+    }
+    bool same_end = (int64_t)p->a->info->steps + shift == (int64_t)p->b->info->steps;
+    bool partial_a = !tw_side_complete(a) || tw_side_failed(a), partial_b = !tw_side_complete(b) || tw_side_failed(b);
+    bool shorter_partial = (int64_t)p->a->info->steps + shift < (int64_t)p->b->info->steps ? partial_a : partial_b;
+    if (out->found || end >= limit || end < from || (!same_end && !shorter_partial))
+        return 0;
+    return look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
+}
+
+void tw_scan_free(struct tw_scan *s)
+{
+    tw_findings_free(&s->origins);
+    tw_findings_free(&s->benign);
+    tw_findings_free(&s->order);
+    tw_free(s->equal_before);
+    *s = (struct tw_scan){0};
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Resumed arms. A resumed run counts its steps from 0, so its place in the other arm is found by weights: those it starts
+ * with are those the other had after step K - 1. Compared from there; at the seam itself what was restored (weights,
+ * generator states, moments where they were recorded) is held against what the other arm ended that step with.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct start { uint64_t key, content; bool known; }; /* a weight b starts with, as if it were an updated weight */
+struct hunt { struct tw_proc *a; struct start *w; size_t n; uint32_t *hits; size_t steps; uint32_t first_hits; };
+
+static int by_key(const void *x, const void *y)
+{
+    const struct start *a = x, *b = y;
+    return a->key < b->key ? -1 : a->key > b->key;
+}
+
+static int count_hit(void *user, const struct twin_trace_record *r)
+{
+    struct hunt *h = user;
+    const struct twin_series *s = twin_trace_series(h->a->trace, r->series);
+    bool initial = s->phase == TWIN_PHASE_INIT;
+    if (s->kind != TWIN_KIND_WEIGHT || (!initial && s->phase != TWIN_PHASE_OPTIMIZER) || r->step >= h->steps)
+        return 0;
+    struct start wanted = {.key = initial ? tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, twin_trace_string(h->a->trace, s->name),
+                                                        twin_trace_string(h->a->trace, s->scope), twin_trace_string(h->a->trace, s->role))
+                                          : tw_proc_key(h->a, r->series)};
+    struct start *found = bsearch(&wanted, h->w, h->n, sizeof *h->w, by_key);
+    if (!found)
+        return 0;
+    found->known |= !initial; /* buffers are among the initial weights only */
+    bool hit = found->content == tw_record_content(h->a, r);
+    if (initial)
+        h->first_hits += hit;
+    else
+        h->hits[r->step] += hit;
+    return 0;
+}
+
+static size_t initial_weights(struct tw_view *b, struct start *w)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        const struct tw_rec *r = &b->rec[i];
+        if (r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT)
+            w[n++] = (struct start){tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, tw_rec_name(b, r), tw_rec_scope(b, r), tw_rec_role(b, r)),
+                                    r->content, false};
+    }
+    if (n)
+        qsort(w, n, sizeof *w, by_key);
+    return n;
+}
+
+/* Did a's step k and b's step 0 see the same data? Tells places of equal weights apart (a learning rate of 0). */
+static bool same_data(const struct tw_pair *p, uint32_t k)
+{
+    struct twin_step_hash x, y;
+    return twin_trace_step_hash(p->a->trace, k, &x, NULL) == 0 && twin_trace_step_hash(p->b->trace, 0, &y, NULL) == 0 &&
+           x.phase[TWIN_PHASE_DATA].lo == y.phase[TWIN_PHASE_DATA].lo && x.phase[TWIN_PHASE_DATA].hi == y.phase[TWIN_PHASE_DATA].hi;
+}
+
+/* Among the steps after which all of b's first weights stood, the one b goes on from. */
+static bool choose(const struct tw_pair *p, const struct hunt *h, int64_t *k)
+{
+    uint32_t all = 0;
+    bool found = false;
+    for (size_t i = 0; i < h->n; i++)
+        all += h->w[i].known;
+    if (all == 0)
+        return false;
+    if (h->first_hits >= all) {
+        *k = 0;
+        found = true;
+        if (same_data(p, 0))
+            return true;
+    }
+    for (size_t s = 0; s < h->steps; s++) {
+        if (h->hits[s] < all)
+            continue;
+        if (!found)
+            *k = (int64_t)s + 1;
+        found = true;
+        if (same_data(p, (uint32_t)s + 1)) {
+            *k = (int64_t)s + 1;
+            return true;
+        }
+    }
+    return found;
+}
+
+static const struct tw_pair *main_pair(const struct tw_pair *pairs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (pairs[i].a->info->steps > 0 && !pairs[i].auxiliary)
+            return &pairs[i];
+    return NULL;
+}
+
+int tw_shift_find(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const struct tw_pair *pairs, size_t count,
+                  int64_t *shift, bool *found, struct twin_error *err)
+{
+    const struct tw_pair *p = main_pair(pairs, count);
+    struct tw_view start = {0};
+    struct hunt h = {0};
+    (void)a;
+    (void)b;
+    *shift = 0;
+    *found = false;
+    if (!p)
+        return 0;
+    int rc = tw_view_load(c, p->b, 0, 0, &start, err);
+    if (rc != 0)
+        return rc;
+    h = (struct hunt){.a = p->a, .steps = (size_t)p->a->info->steps, .w = tw_reallocarray(NULL, start.count, sizeof *h.w)};
+    h.hits = tw_calloc(h.steps, sizeof *h.hits);
+    if (!h.w || !h.hits) {
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory looking for the place of a resumed run");
+        goto out;
+    }
+    h.n = initial_weights(&start, h.w);
+    rc = twin_trace_walk(p->a->trace, count_hit, NULL, &h, NULL);
+    rc = rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading a trace") : 0;
+    int64_t k = 0;
+    *found = rc == 0 && choose(p, &h, &k);
+    *shift = *found ? -k : 0;
+    if (rc == 0 && !*found && h.n == 0)
+        tw_cmp_note(c, "no initial weights were recorded, so where %s goes on from %s was not looked for; --b-starts-at K says it", c->label_b, c->label_a);
+    else if (rc == 0 && !*found)
+        tw_cmp_note(c, "the weights %s starts with are not those after any step of %s; compared from step 0; --b-starts-at K says otherwise",
+                    c->label_b, c->label_a);
+    else if (rc == 0 && k > 0)
+        tw_cmp_note(c, "%s goes on where %s was after step %lld: found by its weights", c->label_b, c->label_a, (long long)k - 1);
+out:
+    tw_view_free(&start);
+    tw_free(h.w);
+    tw_free(h.hits);
+    return rc;
+}
+
+/* ---- the seam */
+
+#define SALT UINT64_C(0x5EA3B1D70C2F4E69) /* keeps what belongs to the seam apart from the step itself */
+
+struct seam { const struct tw_view *a, *b; uint32_t before; bool *lost_a; };
+
+static bool is_seam_a(const struct tw_rec *r, uint32_t before)
+{
+    return r->step == before;
+}
+
+/* Of a's step K - 1 only what a checkpoint carries over: weights, moments and the last state of each generator. */
+static bool keep_a(const struct tw_view *v, const struct tw_rec *r, void *user)
+{
+    uint32_t before = *(uint32_t *)user;
+    if (!is_seam_a(r, before))
+        return r->phase != TWIN_PHASE_INIT;
+    if (r->kind == TWIN_KIND_STATE) {
+        for (const struct tw_rec *later = r + 1; later < v->rec + v->count && later->step == before; later++)
+            if (later->kind == TWIN_KIND_STATE && strcmp(tw_rec_name(v, later), tw_rec_name(v, r)) == 0)
+                return false;
+        return true;
+    }
+    return r->phase == TWIN_PHASE_OPTIMIZER && (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_MOMENT);
+}
+
+/* Tokens of both sides of the seam: by kind and name alone, so that "init" on one side meets "optimizer" on the other. */
+static void salt(struct tw_view *v, bool a, uint32_t before)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        struct tw_rec *r = &v->rec[i];
+        if (a ? is_seam_a(r, before) : r->phase == TWIN_PHASE_INIT)
+            r->token = SALT ^ tw_key_hash(0, r->kind, tw_rec_name(v, r), r->kind == TWIN_KIND_STATE ? "" : tw_rec_scope(v, r), tw_rec_role(v, r));
+    }
+}
+
+/* Generators that were set right after b's first record of them: all their later records agree. */
+static bool restored_later(const struct seam *s, const char *name)
+{
+    size_t equal = 0;
+    for (size_t i = 0; i < s->a->count; i++) {
+        const struct tw_rec *r = &s->a->rec[i];
+        if (is_seam_a(r, s->before) || r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(s->a, r), name) != 0)
+            continue;
+        bool here = false;
+        for (size_t j = 0; j < s->b->count && !here; j++)
+            here = s->b->rec[j].token == r->token && s->b->rec[j].content == r->content;
+        if (!here)
+            return false;
+        equal++;
+    }
+    return equal > 0;
+}
+
+static bool does_not_count(const struct tw_diff *d, void *user)
+{
+    const struct seam *s = user;
+    const struct tw_rec *r = d->a != TW_NONE ? &s->a->rec[d->a] : &s->b->rec[d->b];
+    bool seam = d->a != TW_NONE ? is_seam_a(r, s->before) : r->phase == TWIN_PHASE_INIT;
+    if (!seam)
+        return false;
+    if (d->a == TW_NONE || d->b == TW_NONE) /* not recorded on one side: unknown */
+        return true;
+    return r->kind == TWIN_KIND_STATE && restored_later(s, tw_rec_name(s->a, r));
+}
+
+static size_t equal_at_seam(const struct seam *s, uint8_t kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->a->count; i++) {
+        const struct tw_rec *r = &s->a->rec[i];
+        for (size_t j = 0; is_seam_a(r, s->before) && r->kind == kind && j < s->b->count; j++)
+            if (s->b->rec[j].token == r->token && s->b->rec[j].content == r->content) {
+                n++;
+                break;
+            }
+    }
+    return n;
+}
+
+static void describe(struct tw_cmp *c, const struct seam *s, uint32_t k, struct tw_scan *out)
+{
+    static const struct { uint8_t kind; const char *text; } part[] = {
+        {TWIN_KIND_WEIGHT, "weights"}, {TWIN_KIND_MOMENT, "optimizer state"}, {TWIN_KIND_STATE, "generator states"}};
+    struct tw_buf text = {0};
+    size_t total = 0;
+    for (size_t i = 0; i < 3; i++) {
+        size_t n = equal_at_seam(s, part[i].kind);
+        if (n)
+            tw_buf_printf(&text, "%s%s (%zu)", text.len ? ", " : "", part[i].text, n);
+        total += n;
+    }
+    bool at_seam = out->origins.n && out->origins.f[0].step_a == s->before;
+    if (total && at_seam) {
+        tw_buf_printf(&text, " at the seam, after step %u", s->before);
+        tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
+        out->equal_records = total;
+    }
+    tw_buf_free(&text);
+    for (size_t i = 0; i < out->origins.n; i++) {
+        struct twin_finding *f = &out->origins.f[i];
+        if (f->step_a != s->before)
+            continue;
+        f->step_b = 0;
+        f->role = TWIN_ORIGIN;
+        tw_finding_set(c, &f->text, tw_cmp_text(c, "at the seam: %s after step %u, %s at its start", c->label_a, k - 1, c->label_b));
+    }
+}
+
+int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out, struct twin_error *err)
+{
+    struct tw_view a = {0}, b = {0};
+    uint32_t before = k - 1;
+    out->pair = p;
+    out->shift = -(int64_t)k;
+    int rc = tw_view_load(c, p->a, before, k, &a, err);
+    if (rc == 0)
+        rc = tw_view_load(c, p->b, 0, 0, &b, err);
+    if (rc == 0) {
+        tw_view_filter(&a, keep_a, &before);
+        salt(&a, true, before);
+        salt(&b, false, before);
+        struct seam s = {.a = &a, .b = &b, .before = before};
+        rc = tw_scan_views(c, &a, &b, does_not_count, &s, out, err);
+        if (rc == 0 && out->found)
+            describe(c, &s, k, out);
+        out->step = out->found && out->step < k ? k : out->step; /* the first step both have */
+        out->steps_compared++;
+    }
+    tw_view_free(&a);
+    tw_view_free(&b);
+    return rc;
+}
+
+/* ---- arms of different world size */
+
+static bool is_updated_weight(const struct tw_view *v, const struct tw_rec *r, void *user)
+{
+    (void)v;
+    (void)user;
+    return r->kind == TWIN_KIND_WEIGHT && (r->phase == TWIN_PHASE_OPTIMIZER || r->phase == TWIN_PHASE_INIT);
+}
+
+int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, struct tw_scan *out, struct twin_error *err)
+{
+    struct twin_step_hash x, y;
+    int64_t end = (int64_t)p->a->info->steps, end_b = (int64_t)p->b->info->steps - shift;
+    int rc = 0;
+    out->pair = p;
+    out->shift = shift;
+    end = end < end_b ? end : end_b;
+    for (int64_t s = shift < 0 ? -shift : 0; rc == 0 && s < end && !out->found && (!c->o->steps_given || s < c->o->steps); s++) {
+        struct tw_view a = {0}, b = {0};
+        out->steps_compared++;
+        if (s > 0 && twin_trace_step_hash(p->a->trace, (uint32_t)s, &x, NULL) == 0 &&
+            twin_trace_step_hash(p->b->trace, (uint32_t)(s + shift), &y, NULL) == 0 &&
+            memcmp(&x.phase[TWIN_PHASE_OPTIMIZER], &y.phase[TWIN_PHASE_OPTIMIZER], sizeof x.phase[0]) == 0)
+            continue;
+        rc = tw_view_load(c, p->a, (uint32_t)s, (uint32_t)s, &a, err);
+        if (rc == 0)
+            rc = tw_view_load(c, p->b, (uint32_t)(s + shift), (uint32_t)(s + shift), &b, err);
+        tw_view_filter(&a, is_updated_weight, NULL);
+        tw_view_filter(&b, is_updated_weight, NULL);
+        if (rc == 0)
+            rc = tw_scan_views(c, &a, &b, NULL, NULL, out, err);
+        tw_view_free(&a);
+        tw_view_free(&b);
+    }
+    return rc;
+}

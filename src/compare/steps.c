@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table over the finished steps of a trace: its value hash, which phases were seen, how many records. */
+#include "internal.h"
+
+#include <string.h>
+
+#define STREAM_BYTES (UINT64_C(1) << 30) /* larger traces are sampled */
+#define SAMPLES 4096u
+#define STEPS_MAX (UINT64_C(1) << 26)
+
+static int take(void *user, const struct twin_step_hash *h)
+{
+    struct tw_steps *t = user;
+    if (h->step >= t->n)
+        return 0;
+    struct tw_step_entry *e = &t->step[h->step];
+    *e = (struct tw_step_entry){.records = h->records, .known = true};
+    e->hash = tw_mix64(h->records);
+    for (unsigned p = 0; p < TWIN_PHASE_COUNT; p++) {
+        if (h->phase[p].lo | h->phase[p].hi)
+            e->phases |= (uint16_t)(1u << p);
+        e->hash = tw_mix64(tw_mix64(e->hash ^ h->phase[p].lo) + h->phase[p].hi);
+    }
+    return 0;
+}
+
+int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out, struct twin_error *err)
+{
+    struct twin_step_hash h;
+    uint64_t n = p->info->steps < STEPS_MAX ? p->info->steps : STEPS_MAX;
+    *out = (struct tw_steps){.n = (size_t)n};
+    out->step = tw_calloc(out->n, sizeof *out->step);
+    if (!out->step) {
+        c->oom = true;
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory for a table of %zu steps", out->n);
+    }
+    int rc = 0;
+    if (p->info->file_bytes <= STREAM_BYTES && p->info->steps < STEPS_MAX) {
+        rc = twin_trace_walk(p->trace, NULL, take, out, NULL);
+    } else {
+        out->sampled = true;
+        for (uint64_t i = 0; i < SAMPLES && rc != TWIN_ENOMEM; i++) {
+            rc = twin_trace_step_hash(p->trace, (uint32_t)(n * i / SAMPLES), &h, NULL);
+            if (rc == 0)
+                take(out, &h);
+        }
+    }
+    if (rc != TWIN_ENOMEM) /* damage only leaves steps unknown */
+        return 0;
+    tw_steps_free(out);
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory reading a trace");
+}
+
+void tw_steps_free(struct tw_steps *s)
+{
+    tw_free(s->step);
+    *s = (struct tw_steps){0};
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+char *tw_cmp_text(struct tw_cmp *c, const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&b, format, ap);
+    va_end(ap);
+    char *s = tw_buf_steal(&b);
+    c->oom |= !s;
+    return s;
+}
+
+char *tw_cmp_copy(struct tw_cmp *c, const char *s)
+{
+    char *copy = tw_strdup(s);
+    c->oom |= !copy;
+    return copy;
+}
+
+bool tw_cmp_room(struct tw_cmp *c, void *array_pointer, size_t count, size_t *room, size_t element_bytes)
+{
+    void **array = array_pointer;
+    if (count < *room)
+        return true;
+    size_t more = *room ? *room * 2 : 16;
+    void *grown = tw_reallocarray(*array, more, element_bytes);
+    if (!grown) {
+        c->oom = true;
+        return false;
+    }
+    *array = grown;
+    *room = more;
+    return true;
+}
+
+void tw_texts_add(struct tw_cmp *c, struct tw_texts *list, char *owned)
+{
+    bool known = !owned;
+    for (size_t i = 0; i < list->n && !known; i++)
+        known = strcmp(list->s[i], owned) == 0;
+    if (known || list->n >= 1000 || !tw_cmp_room(c, &list->s, list->n, &list->room, sizeof *list->s)) {
+        tw_free(owned);
+        return;
+    }
+    list->s[list->n++] = owned;
+}
+
+void tw_texts_free(struct tw_texts *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        tw_free(list->s[i]);
+    tw_free(list->s);
+    *list = (struct tw_texts){0};
+}
+
+static void add_formatted(struct tw_cmp *c, struct tw_texts *list, const char *format, va_list ap)
+{
+    struct tw_buf b = {0};
+    tw_buf_vprintf(&b, format, ap);
+    char *s = tw_buf_steal(&b);
+    c->oom |= !s;
+    tw_texts_add(c, list, s);
+}
+
+void tw_cmp_note(struct tw_cmp *c, const char *format, ...)
+{
+    va_list ap;
+    if (c->quick)
+        return;
+    va_start(ap, format);
+    add_formatted(c, &c->notes, format, ap);
+    va_end(ap);
+}
+
+void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...)
+{
+    va_list ap;
+    if (c->quick)
+        return;
+    va_start(ap, format);
+    add_formatted(c, &c->unseen, format, ap);
+    va_end(ap);
+}
+
+bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind, const char *name)
+{
+    if (c->o->ignore_count == 0)
+        return false;
+    char full[1024];
+    snprintf(full, sizeof full, "%s/%s/%s", twin_phase_name(phase), twin_kind_name(kind), name);
+    for (size_t i = 0; i < c->o->ignore_count; i++)
+        if (tw_glob(c->o->ignore[i], full) || tw_glob(c->o->ignore[i], name))
+            return true;
+    return false;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* After the first difference: when each kind of record parts, how many steps differ, how fast the distance grows. */
+#include "internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/stats.h>
+
+#define LOOK_STEPS 4096u         /* how far ahead onsets are looked for */
+#define DENSE_STEPS 64u          /* of them every one is decoded, then only those that can show something new */
+#define DECODE_STEPS 512u
+#define DECODE_RECORDS 4000000u
+#define SERIES 3                 /* weights, gradients, loss: the first that has enough points is fitted */
+#define NONFINITE_BYTES (UINT64_C(256) << 20)
+
+struct trend {
+    bool seen[TWIN_PHASE_COUNT][TWIN_KIND_COUNT];
+    uint16_t phases;             /* that had parted in a decoded step */
+    double x[SERIES][DECODE_STEPS], y[SERIES][DECODE_STEPS];
+    size_t points[SERIES], decoded;
+    uint64_t records;
+};
+
+static void onset(struct tw_cmp *c, struct trend *t, uint32_t step, const struct tw_rec *r)
+{
+    struct twin_verdict *v = c->v;
+    if (r->phase >= TWIN_PHASE_COUNT || r->kind >= TWIN_KIND_COUNT || t->seen[r->phase][r->kind])
+        return;
+    t->seen[r->phase][r->kind] = true;
+    t->phases |= (uint16_t)(1u << r->phase);
+    struct twin_onset *grown = tw_reallocarray(v->onsets, v->onset_count + 1, sizeof *grown);
+    if (!grown) {
+        c->oom = true;
+        return;
+    }
+    v->onsets = grown;
+    const char *what = r->kind == TWIN_KIND_STATE ? "generator state" : r->phase == TWIN_PHASE_INIT ? "initial weights"
+                     : r->kind == TWIN_KIND_MOMENT ? "optimizer state" : twin_kind_name(r->kind);
+    bool many = r->phase != TWIN_PHASE_INIT && (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_GRADIENT || r->kind == TWIN_KIND_ACTIVATION);
+    v->onsets[v->onset_count++] = (struct twin_onset){.what = tw_cmp_text(c, "%s%s", what, many ? "s" : ""), .phase = r->phase,
+                                                      .kind = r->kind, .step = step};
+}
+
+static int series_of(const struct tw_rec *r)
+{
+    if (r->phase == TWIN_PHASE_OPTIMIZER && r->kind == TWIN_KIND_WEIGHT)
+        return 0;
+    if (r->kind == TWIN_KIND_GRADIENT)
+        return 1;
+    return r->kind == TWIN_KIND_LOSS ? 2 : -1;
+}
+
+/* The distance of all weights (gradients, losses) of a step together, relative to their norm. */
+static void add_points(struct trend *t, uint32_t step, const struct tw_view *va, const struct tw_view *vb, const struct tw_stepdiff *d)
+{
+    double distance[SERIES] = {0}, norm[SERIES] = {0};
+    for (size_t i = 0; i < d->count; i++) {
+        if (d->d[i].type != TWIN_FINDING_VALUE)
+            continue;
+        const struct tw_rec *a = &va->rec[d->d[i].a], *b = &vb->rec[d->d[i].b];
+        double absolute;
+        bool exact;
+        int s = series_of(a);
+        if (s < 0)
+            continue;
+        double relative = tw_rec_distance(va, a, vb, b, &absolute, &exact);
+        if (relative > 0 && isfinite(relative))
+            distance[s] += absolute * absolute;
+    }
+    for (size_t i = 0; i < va->count; i++) {
+        const struct tw_rec *r = &va->rec[i];
+        int s = series_of(r);
+        if (s >= 0 && r->flags & TWIN_REC_STATS)
+            norm[s] += r->stats.sumsq;
+    }
+    for (int s = 0; s < SERIES; s++)
+        if (distance[s] > 0 && norm[s] > 0 && isfinite(norm[s]) && t->points[s] < DECODE_STEPS) {
+            t->x[s][t->points[s]] = step;
+            t->y[s][t->points[s]++] = log(sqrt(distance[s] / norm[s]));
+        }
+}
+
+static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct trend *t, struct twin_error *err)
+{
+    struct tw_view va, vb;
+    struct tw_stepdiff d;
+    int rc = tw_scan_step(c, s, step, &va, &vb, &d, err);
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < d.count; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d.d[i], &va, &vb, &v);
+        if (tw_diff_significant(&d.d[i]))
+            onset(c, t, step, r);
+    }
+    add_points(t, step, &va, &vb, &d);
+    t->decoded++;
+    t->records += va.count + vb.count;
+    tw_stepdiff_free(&d);
+    tw_view_free(&va);
+    tw_view_free(&vb);
+    return 0;
+}
+
+/* Would decoding this step show a kind that has not parted yet? */
+static bool new_phase(const struct trend *t, const struct tw_step_entry *a, const struct tw_step_entry *b, struct tw_pair const *p,
+                      uint32_t step, int64_t shift)
+{
+    struct twin_step_hash x, y;
+    if (!a->known || !b->known || a->hash == b->hash)
+        return false;
+    if (twin_trace_step_hash(p->a->trace, step, &x, NULL) != 0 || twin_trace_step_hash(p->b->trace, (uint32_t)(step + shift), &y, NULL) != 0)
+        return false;
+    for (unsigned i = 0; i < TWIN_PHASE_COUNT; i++)
+        if (!(t->phases >> i & 1) && (x.phase[i].lo != y.phase[i].lo || x.phase[i].hi != y.phase[i].hi))
+            return true;
+    return false;
+}
+
+static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const struct tw_steps *a, const struct tw_steps *b)
+{
+    struct twin_verdict *v = c->v;
+    v->steps_differing = 0;
+    v->steps_differing_exact = !a->sampled && !b->sampled;
+    for (size_t i = s->step; i < a->n; i++) {
+        int64_t j = (int64_t)i + s->shift;
+        if (j < 0 || (uint64_t)j >= b->n || (c->o->steps_given && i >= c->o->steps))
+            continue;
+        if (!a->step[i].known || !b->step[j].known)
+            v->steps_differing_exact = false;
+        else
+            v->steps_differing += a->step[i].hash != b->step[j].hash;
+    }
+    if (v->steps_differing == 0)
+        v->steps_differing = 1; /* the unfinished last step has no hash */
+}
+
+static void fit(struct tw_cmp *c, const struct trend *t)
+{
+    for (int s = 0; s < SERIES; s++) {
+        double slope, intercept;
+        if (t->points[s] < 3 || twin_stats_line_fit(t->x[s], t->y[s], t->points[s], &slope, &intercept) != 0)
+            continue;
+        c->v->drift_per_step = exp(slope);
+        return;
+    }
+}
+
+static int by_onset(const void *x, const void *y)
+{
+    const struct twin_onset *a = x, *b = y;
+    if (a->step != b->step)
+        return a->step < b->step ? -1 : 1;
+    return tw_cause_class((uint8_t)a->phase, (uint8_t)a->kind) - tw_cause_class((uint8_t)b->phase, (uint8_t)b->kind);
+}
+
+void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
+{
+    struct tw_steps a = {0}, b = {0};
+    struct trend *t = tw_calloc(1, sizeof *t);
+    if (!t || tw_steps_load(c, s->pair->a, &a, err) != 0 || tw_steps_load(c, s->pair->b, &b, err) != 0) {
+        c->oom = true;
+        goto out;
+    }
+    count_differing(c, s, &a, &b);
+    for (uint32_t i = 0; i < LOOK_STEPS && t->decoded < DECODE_STEPS && t->records < DECODE_RECORDS; i++) {
+        uint64_t step = (uint64_t)s->step + i;
+        int64_t other = (int64_t)step + s->shift;
+        bool finished = step < a.n && other >= 0 && (uint64_t)other < b.n;
+        if (i > 0 && (!finished || (c->o->steps_given && step >= c->o->steps)))
+            break;
+        if (i >= DENSE_STEPS && !new_phase(t, &a.step[step], &b.step[other], s->pair, (uint32_t)step, s->shift) && i % 10 != 0)
+            continue;
+        if (decode(c, s, (uint32_t)step, t, err) != 0)
+            break;
+    }
+    if (c->v->onset_count)
+        qsort(c->v->onsets, c->v->onset_count, sizeof *c->v->onsets, by_onset);
+    fit(c, t);
+out:
+    tw_steps_free(&a);
+    tw_steps_free(&b);
+    tw_free(t);
+}
+
+/* ---- NaN and Inf */
+
+struct nonfinite { struct tw_proc *p; uint32_t step; bool found, nan; char name[256]; uint8_t kind; };
+
+static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
+{
+    struct nonfinite *n = user;
+    if (!(r->flags & TWIN_REC_STATS) || !(r->stats.nan | r->stats.pos_inf | r->stats.neg_inf))
+        return 0;
+    const struct twin_series *s = twin_trace_series(n->p->trace, r->series);
+    /* An attention mask or a running minimum holds infinities on purpose: Inf counts where training cannot live with it. */
+    bool matters = s->kind == TWIN_KIND_LOSS || s->kind == TWIN_KIND_GRADIENT || s->kind == TWIN_KIND_GRADIENT_LOCAL ||
+                   s->kind == TWIN_KIND_MOMENT || (s->kind == TWIN_KIND_WEIGHT && s->phase == TWIN_PHASE_OPTIMIZER);
+    if (r->stats.nan == 0 && !matters)
+        return 0;
+    n->found = true;
+    n->nan = r->stats.nan > 0;
+    n->step = r->step;
+    n->kind = s->kind;
+    strncpy(n->name, twin_trace_string(n->p->trace, s->name), sizeof n->name - 1);
+    return 1;
+}
+
+void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
+{
+    struct nonfinite best = {0};
+    size_t best_run = 0, runs = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool here = false;
+        for (size_t j = 0; j < sides[i].count; j++) {
+            struct tw_proc *p = &sides[i].proc[j];
+            struct nonfinite x = {.p = p};
+            if (p->info->file_bytes > NONFINITE_BYTES)
+                continue;
+            twin_trace_walk(p->trace, look_for_nonfinite, NULL, &x, NULL);
+            here |= x.found;
+            if (x.found && (!best.found || x.step < best.step)) {
+                best = x;
+                best_run = i;
+            }
+        }
+        runs += here;
+    }
+    if (!best.found)
+        return;
+    tw_finding_set(c, &c->v->nonfinite,
+                   tw_cmp_text(c, "first %s in run %zu, rank %d, step %u: %s %s%s", best.nan ? "NaN" : "Inf", best_run + 1, best.p->rank,
+                               best.step, twin_kind_name(best.kind), best.name, runs == n ? " (every run has one)" : runs > 1 ? "" : " (no other run has one)"));
+}

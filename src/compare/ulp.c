@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exact numbers from values that were kept: changed elements, distance in units of the last place, relative L2. */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+struct format { unsigned bytes, exponent_bits, mantissa_bits; }; /* of a float; bytes 0 = not one */
+
+static struct format format_of(enum twin_dtype dtype)
+{
+    switch (dtype) {
+    case TWIN_F16: return (struct format){2, 5, 10};
+    case TWIN_BF16: return (struct format){2, 8, 7};
+    case TWIN_F32:
+    case TWIN_C64: return (struct format){4, 8, 23};
+    case TWIN_F64:
+    case TWIN_C128: return (struct format){8, 11, 52};
+    default: return (struct format){0, 0, 0};
+    }
+}
+
+static uint64_t load(const unsigned char *p, unsigned bytes)
+{
+    uint64_t x = 0;
+    memcpy(&x, p, bytes); /* traces and kept values are little endian, like every machine we run on */
+    return x;
+}
+
+/* Floats of one format are ordered like their bits when negatives are mirrored; the distance of two keys is their ulp. */
+static int64_t ordered(uint64_t bits, struct format f)
+{
+    uint64_t sign = UINT64_C(1) << (8 * f.bytes - 1);
+    return bits & sign ? -(int64_t)(bits & (sign - 1)) : (int64_t)bits;
+}
+
+static double value_of(uint64_t bits, struct format f)
+{
+    uint64_t mantissa = bits & ((UINT64_C(1) << f.mantissa_bits) - 1);
+    unsigned exponent = (unsigned)(bits >> f.mantissa_bits) & ((1u << f.exponent_bits) - 1);
+    int bias = (1 << (f.exponent_bits - 1)) - 1;
+    double sign = bits >> (8 * f.bytes - 1) & 1 ? -1 : 1;
+    if (exponent == (1u << f.exponent_bits) - 1)
+        return mantissa ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * ldexp((double)mantissa, 1 - bias - (int)f.mantissa_bits);
+    return sign * ldexp((double)(mantissa | UINT64_C(1) << f.mantissa_bits), (int)exponent - bias - (int)f.mantissa_bits);
+}
+
+static double integer_of(uint64_t bits, enum twin_dtype dtype)
+{
+    switch (dtype) {
+    case TWIN_I8: return (int8_t)bits;
+    case TWIN_I16: return (int16_t)bits;
+    case TWIN_I32: return (int32_t)bits;
+    case TWIN_I64: return (double)(int64_t)bits;
+    default: return (double)bits;
+    }
+}
+
+bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype, struct tw_exact *out)
+{
+    struct format f = format_of(dtype);
+    bool complex_pair = dtype == TWIN_C64 || dtype == TWIN_C128;
+    unsigned bytes = f.bytes ? f.bytes : (unsigned)twin_dtype_size(dtype);
+    const unsigned char *x = a, *y = b;
+    double distance = 0, norm = 0;
+    *out = (struct tw_exact){.elements = n, .max_ulp = f.bytes ? 0 : NAN, .rel_l2 = NAN};
+    if (bytes == 0 || bytes > 8)
+        return false;
+    bool numbers = dtype != TWIN_BYTES && dtype != TWIN_F8_E4M3FN && dtype != TWIN_F8_E5M2;
+    unsigned parts = complex_pair ? 2 : 1;
+    for (uint64_t i = 0; i < n; i++) {
+        bool changed = false;
+        for (unsigned part = 0; part < parts; part++, x += bytes, y += bytes) {
+            uint64_t p = load(x, bytes), q = load(y, bytes);
+            double u = f.bytes ? value_of(p, f) : integer_of(p, dtype), w = f.bytes ? value_of(q, f) : integer_of(q, dtype);
+            if (isfinite(u))
+                norm += u * u;
+            if (p == q)
+                continue;
+            changed = true;
+            if (f.bytes && (isnan(u) || isnan(w)))
+                out->max_ulp = INFINITY;
+            else if (f.bytes)
+                out->max_ulp = fmax(out->max_ulp, fabs((double)ordered(p, f) - (double)ordered(q, f)));
+            distance += isfinite(u) && isfinite(w) ? (u - w) * (u - w) : INFINITY;
+        }
+        out->changed += changed;
+    }
+    if (numbers)
+        out->rel_l2 = distance == 0 ? 0 : sqrt(distance) / sqrt(norm);
+    return f.bytes != 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "internal.h"
+
+const char *twin_verdict_name(enum twin_verdict_outcome o)
+{
+    switch (o) {
+    case TWIN_SAME: return "same";
+    case TWIN_WITHIN_TOLERANCE: return "within-tolerance";
+    case TWIN_DIFFER: return "differ";
+    case TWIN_INCONCLUSIVE: return "inconclusive";
+    default: return "error";
+    }
+}
+
+static void free_texts(char **s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        tw_free(s[i]);
+    tw_free(s);
+}
+
+static void free_findings(struct twin_finding *f, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        tw_finding_clear(&f[i]);
+    tw_free(f);
+}
+
+void twin_verdict_free(struct twin_verdict *v)
+{
+    if (!v)
+        return;
+    tw_finding_free(v->first);
+    free_findings(v->origins, v->origin_count);
+    free_findings(v->benign, v->benign_count);
+    for (size_t i = 0; i < v->onset_count; i++)
+        tw_free(v->onsets[i].what);
+    tw_free(v->onsets);
+    tw_free(v->equal_before);
+    tw_free(v->nonfinite);
+    for (size_t i = 0; i < v->class_count; i++)
+        tw_free(v->classes[i].runs);
+    tw_free(v->classes);
+    tw_free(v->gaps);
+    free_texts(v->unseen, v->unseen_count);
+    free_texts(v->armed, v->armed_count);
+    free_texts(v->unarmed, v->unarmed_count);
+    free_texts(v->notes, v->note_count);
+    tw_free(v);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The records of a few steps of one process in a compact form, with hashes that mean the same in every trace. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define READ_AT_ONCE 50000u /* a decoded record is large: steps with more are streamed */
+#define SERIES_MAX (1u << 21) /* above what the format allows: such an id is damage, and means "no series" */
+
+uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *scope, const char *role)
+{
+    struct tw_hash128 n = tw_hash_bytes(name, strlen(name), 1), s = tw_hash_bytes(scope, strlen(scope), 2),
+                      r = tw_hash_bytes(role, strlen(role), 3);
+    uint64_t word[4] = {(uint64_t)phase << 8 | kind, n.a ^ tw_mix64(n.b), s.a ^ tw_mix64(s.b), r.a ^ tw_mix64(r.b)};
+    uint64_t h = tw_hash_bytes(word, sizeof word, 4).a;
+    return h ? h : 1; /* 0 means "not yet computed" */
+}
+
+/* Keys are computed once per series and trace. False: no memory. */
+static bool series_keys(struct tw_proc *p, uint32_t id, uint64_t *key, uint64_t *token)
+{
+    id = id < SERIES_MAX ? id : 0;
+    if (id >= p->series_room) {
+        size_t room = p->series_room ? p->series_room : 64;
+        while (room <= id)
+            room *= 2;
+        uint64_t *k = tw_reallocarray(p->key, room, sizeof *k);
+        if (k)
+            p->key = k;
+        uint64_t *t = tw_reallocarray(p->token, room, sizeof *t);
+        if (t)
+            p->token = t;
+        if (!k || !t)
+            return false;
+        memset(p->key + p->series_room, 0, (room - p->series_room) * sizeof *k);
+        p->series_room = room;
+    }
+    if (p->key[id] == 0) {
+        const struct twin_series *s = twin_trace_series(p->trace, id);
+        const char *op = twin_trace_string(p->trace, s->op);
+        p->key[id] = tw_key_hash(s->phase, s->kind, twin_trace_string(p->trace, s->name),
+                                 twin_trace_string(p->trace, s->scope), twin_trace_string(p->trace, s->role));
+        /* Who drew is part of what a generator's record means: "confirmed at the step's end" is not "DataLoader drew". */
+        bool draws = s->phase == TWIN_PHASE_RNG && op[0] != '\0';
+        p->token[id] = draws ? tw_mix64(p->key[id] ^ tw_hash_bytes(op, strlen(op), 5).a) | 1 : p->key[id];
+    }
+    *key = p->key[id];
+    *token = p->token[id];
+    return true;
+}
+
+static uint64_t layout_hash(struct tw_proc *p, const struct twin_trace_record *r)
+{
+    const struct twin_layout *l = twin_trace_layout(p->trace, r->layout);
+    uint64_t h = tw_mix64((uint64_t)l->dtype << 8 | l->ndim);
+    for (unsigned i = 0; i < l->ndim && i < TWIN_MAX_NDIM; i++)
+        h = tw_mix64(h ^ (uint64_t)l->shape[i]);
+    return r->flags & TWIN_REC_OFFSET ? tw_mix64(h ^ r->global_offset ^ 0x5555u) : h;
+}
+
+uint64_t tw_proc_key(struct tw_proc *p, uint32_t id)
+{
+    uint64_t key, token;
+    return series_keys(p, id, &key, &token) ? key : 0;
+}
+
+uint64_t tw_record_content(struct tw_proc *p, const struct twin_trace_record *r)
+{
+    uint64_t layout = layout_hash(p, r);
+    return r->flags & TWIN_REC_UNOBSERVED ? layout : tw_mix64(tw_mix64(layout + r->digest.a) ^ r->digest.b);
+}
+
+struct load { struct tw_cmp *c; struct tw_view *v; uint32_t first, last; };
+
+static int append(void *user, const struct twin_trace_record *r)
+{
+    struct load *l = user;
+    struct tw_view *v = l->v;
+    if (r->step < l->first || r->step > l->last)
+        return 0;
+    if (v->count >= TW_MAX_STEP_RECORDS) {
+        v->cut = true;
+        return 1;
+    }
+    if (!tw_cmp_room(l->c, &v->rec, v->count, &v->room, sizeof *v->rec))
+        return TWIN_ENOMEM;
+    struct tw_rec *out = &v->rec[v->count];
+    const struct twin_series *s = twin_trace_series(v->proc->trace, r->series);
+    *out = (struct tw_rec){.step = r->step, .seq = r->seq, .occurrence = r->occurrence, .series = r->series,
+                           .layout = r->layout, .flags = r->flags, .digest = r->digest, .phase = s->phase, .kind = s->kind};
+    if (!series_keys(v->proc, r->series, &out->key, &out->token)) {
+        l->c->oom = true;
+        return TWIN_ENOMEM;
+    }
+    out->layout_hash = layout_hash(v->proc, r);
+    out->content = tw_record_content(v->proc, r);
+    if (r->flags & TWIN_REC_STATS)
+        out->stats = r->stats;
+    if (r->flags & TWIN_REC_SKETCH && r->sketch.k > 0 &&
+        tw_cmp_room(l->c, &v->sketch, v->sketches, &v->sketch_room, sizeof *v->sketch)) {
+        v->sketch[v->sketches++] = r->sketch;
+        out->sketch = v->sketches;
+    }
+    out->link = v->links;
+    for (uint32_t i = 0; i < r->link_count && i < TWIN_MAX_LINKS; i++)
+        if (tw_cmp_room(l->c, &v->link, v->links, &v->link_room, sizeof *v->link)) {
+            v->link[v->links++] = r->links[i];
+            out->link_count++;
+        }
+    v->count++;
+    return 0;
+}
+
+static int by_step_seq(const void *x, const void *y)
+{
+    const struct tw_rec *a = x, *b = y;
+    if (a->step != b->step)
+        return a->step < b->step ? -1 : 1;
+    return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+static void count_dropped(struct tw_view *v, uint32_t first, uint32_t last)
+{
+    uint32_t step, dropped;
+    for (size_t i = 0; twin_trace_gap(v->proc->trace, i, &step, &dropped); i++)
+        if (first <= step && step <= last)
+            v->dropped += dropped;
+}
+
+int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last, struct tw_view *v, struct twin_error *err)
+{
+    struct twin_error local = TWIN_ERROR_INIT;
+    struct twin_trace_record *records = NULL;
+    struct load l = {c, v, first, last};
+    size_t count = 0;
+    *v = (struct tw_view){.proc = p};
+    v->partial = last >= p->info->steps && !p->info->closed;
+    int rc = twin_trace_read(p->trace, first, last, READ_AT_ONCE, &records, &count, &local);
+    if (rc == TWIN_ELIMIT) {
+        local = (struct twin_error)TWIN_ERROR_INIT;
+        rc = twin_trace_walk(p->trace, append, NULL, &l, &local);
+        rc = rc > 0 ? 0 : rc; /* a positive value is our own "enough" */
+        if (rc == 0 && v->count)
+            qsort(v->rec, v->count, sizeof *v->rec, by_step_seq);
+    } else if (rc == 0) {
+        for (size_t i = 0; i < count && rc == 0; i++)
+            rc = append(&l, &records[i]);
+        rc = rc > 0 ? 0 : rc;
+        twin_trace_records_free(records);
+    }
+    if (rc == TWIN_EFORMAT || rc == TWIN_EIO || rc == TWIN_ENOENT) { /* damaged here: unknown, never a finding */
+        tw_cmp_unseen(c, "steps %u to %u of rank %d lie in damaged bytes: %s", first, last, p->rank, local.message);
+        v->dropped++;
+        rc = 0;
+    }
+    if (rc != 0) {
+        tw_view_free(v);
+        return twin_error_set(err, rc, "%s", local.code ? local.message : "out of memory reading a trace");
+    }
+    count_dropped(v, first, last);
+    v->partial |= v->cut;
+    return 0;
+}
+
+void tw_view_free(struct tw_view *v)
+{
+    tw_free(v->rec);
+    tw_free(v->sketch);
+    tw_free(v->link);
+    *v = (struct tw_view){0};
+}
+
+void tw_view_filter(struct tw_view *v, bool (*keep)(const struct tw_view *, const struct tw_rec *, void *), void *user)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < v->count; i++)
+        if (keep(v, &v->rec[i], user))
+            v->rec[kept++] = v->rec[i];
+    v->count = kept;
+}
+
+static const struct twin_series *series(const struct tw_view *v, const struct tw_rec *r)
+{
+    return twin_trace_series(v->proc->trace, r->series);
+}
+
+const char *tw_rec_name(const struct tw_view *v, const struct tw_rec *r)
+{
+    return twin_trace_string(v->proc->trace, series(v, r)->name);
+}
+
+const char *tw_rec_scope(const struct tw_view *v, const struct tw_rec *r)
+{
+    return twin_trace_string(v->proc->trace, series(v, r)->scope);
+}
+
+const char *tw_rec_role(const struct tw_view *v, const struct tw_rec *r)
+{
+    return twin_trace_string(v->proc->trace, series(v, r)->role);
+}
+
+const char *tw_rec_op(const struct tw_view *v, const struct tw_rec *r)
+{
+    return twin_trace_string(v->proc->trace, series(v, r)->op);
+}
+
+const char *tw_rec_site(const struct tw_view *v, const struct tw_rec *r)
+{
+    return twin_trace_string(v->proc->trace, series(v, r)->site);
+}

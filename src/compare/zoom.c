@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a zoom pair shows: two reruns of the suspect window in which every operation recorded its inputs and outputs. The
+ * first operation whose inputs are all equal and whose output is not is the origin; one whose input already differs while
+ * nothing before it did says that something between two operations is invisible.
+ */
+#include "internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VALUE_CAP ((size_t)256 << 20)
+
+/* "aten::mm.out0" -> length of "aten::mm"; the whole name when it has no such end. *input says which. */
+static size_t op_length(const char *name, bool *input, unsigned *number)
+{
+    const char *dot = strrchr(name, '.');
+    *input = false;
+    *number = 0;
+    if (dot && tw_starts(dot, ".in"))
+        *input = true;
+    else if (!dot || !tw_starts(dot, ".out"))
+        return strlen(name);
+    const char *digits = dot + (*input ? 3 : 4);
+    if (strspn(digits, "0123456789") != strlen(digits))
+        return strlen(name);
+    *number = (unsigned)strtoul(digits, NULL, 10);
+    return (size_t)(dot - name);
+}
+
+static bool is_kernel(const struct tw_rec *r)
+{
+    return r->phase == TWIN_PHASE_KERNEL;
+}
+
+struct found {
+    const struct tw_rec *a, *b;  /* the output (or input) that differs; one may be NULL */
+    bool origin, drew;           /* drew: a generator's state differed before */
+    char *op, *before, *site;    /* the operation; the one before it when something between is invisible */
+    unsigned number;             /* of the output */
+};
+
+static char *op_of(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
+{
+    bool input;
+    unsigned number;
+    const char *name = tw_rec_name(v, r), *op = tw_rec_op(v, r);
+    size_t n = op_length(name, &input, &number);
+    if (op[0] && n == strlen(name))
+        return tw_cmp_copy(c, op);
+    return tw_cmp_text(c, "%.*s", (int)(n < 500 ? n : 500), name);
+}
+
+/* The first kernel difference in execution order, and what kind of place that is. */
+static bool find_operation(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct found *out)
+{
+    bool drew = false;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+        bool input;
+        if (!tw_diff_significant(&d->d[i]))
+            continue;
+        if (!is_kernel(r)) {
+            drew |= r->kind == TWIN_KIND_STATE;
+            continue;
+        }
+        op_length(tw_rec_name(v, r), &input, &out->number);
+        out->a = d->d[i].a == TW_NONE ? NULL : &a->rec[d->d[i].a];
+        out->b = d->d[i].b == TW_NONE ? NULL : &b->rec[d->d[i].b];
+        out->drew = drew;
+        out->origin = !input && r->kind != TWIN_KIND_IN && r->kind != TWIN_KIND_STATE && !drew;
+        out->op = op_of(c, v, r);
+        out->site = tw_cmp_copy(c, tw_rec_site(v, r));
+        for (const struct tw_rec *p = r; (input || r->kind == TWIN_KIND_IN) && p-- > v->rec;) {
+            if (!is_kernel(p))
+                continue;
+            char *name = op_of(c, v, p);
+            if (name && out->op && strcmp(name, out->op) != 0) {
+                out->before = name;
+                break;
+            }
+            tw_free(name);
+        }
+        return true;
+    }
+    return false;
+}
+
+/* ---- exact numbers, when the values of both were kept */
+
+static bool read_value(const char *dir, const struct twin_finding *f, const struct tw_rec *r, unsigned number, char **data, size_t *bytes)
+{
+    char *path = tw_printf("%s/values/%d.s%u.o%u.out%u.raw", dir, f->rank, r->step, r->occurrence, number);
+    bool ok = path && tw_read_file(path, VALUE_CAP, data, bytes, NULL) == 0;
+    tw_free(path);
+    return ok;
+}
+
+static void exact_numbers(struct twin_finding *f, const struct found *op, const struct tw_view *va, const struct twin_run *za, const struct twin_run *zb)
+{
+    char *x = NULL, *y = NULL;
+    size_t n = 0, m = 0;
+    struct tw_exact e;
+    if (!op->a || !op->b || op->a->layout_hash != op->b->layout_hash)
+        return;
+    enum twin_dtype dtype = twin_trace_layout(va->proc->trace, op->a->layout)->dtype;
+    size_t size = twin_dtype_size(dtype);
+    if (size && read_value(za->dir, f, op->a, op->number, &x, &n) && read_value(zb->dir, f, op->b, op->number, &y, &m) && n == m && n % size == 0) {
+        tw_exact_compare(x, y, n / size, dtype, &e);
+        f->changed = e.changed;
+        f->changed_known = true;
+        f->elements = e.elements;
+        f->max_ulp = e.max_ulp;
+        f->rel_l2 = e.rel_l2;
+        f->rel_l2_exact = isfinite(e.rel_l2);
+    }
+    tw_free(x);
+    tw_free(y);
+}
+
+static void replay_notes(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *side)
+{
+    const char *key, *value;
+    for (size_t i = 0; i < side->count; i++)
+        for (size_t k = 0; twin_trace_note(side->proc[i].trace, k, &key, &value); k++) {
+            char op[256];
+            unsigned replays, disagree;
+            if (strcmp(key, "zoom.replay") != 0 || sscanf(value, "%255s %u %u", op, &replays, &disagree) != 3 || replays == 0)
+                continue;
+            if (disagree) {
+                tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave another result %u times: it is not deterministic", op, replays, disagree);
+                if (f->op[0] && strcmp(op, f->op) == 0)
+                    f->role = TWIN_ORIGIN;
+            } else {
+                tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave the same result each time", op, replays);
+            }
+        }
+}
+
+static void merge(struct tw_cmp *c, struct twin_finding *f, const struct found *op)
+{
+    tw_finding_set(c, &f->op, tw_cmp_copy(c, op->op ? op->op : ""));
+    if (op->site && op->site[0])
+        tw_finding_set(c, &f->site, tw_cmp_copy(c, op->site));
+    if (op->origin)
+        f->role = TWIN_ORIGIN;
+    else if (op->drew)
+        f->role = TWIN_CARRIER;
+}
+
+/* One pair of processes. *done when an operation was found. */
+static int zoom_pair(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, const struct twin_run *za, const struct twin_run *zb,
+                     bool *parted, bool *done, struct twin_error *err)
+{
+    struct twin_finding *f = c->v->first;
+    struct tw_scan s = {.pair = p, .shift = shift};
+    uint32_t step = 0, from = 0;
+    bool found = false;
+    uint64_t compared;
+    if (shift < 0)
+        from = (uint32_t)-shift;
+    int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, UINT32_MAX, &found, &step, &compared, NULL);
+    if (rc == TWIN_ENOMEM)
+        return twin_error_set(err, rc, "out of memory comparing a zoom pair");
+    if (rc != 0 || !found) { /* perhaps in the step that was going on when the reruns were stopped */
+        int64_t end = (int64_t)p->a->info->steps;
+        if ((int64_t)p->b->info->steps - shift < end)
+            end = (int64_t)p->b->info->steps - shift;
+        step = (uint32_t)(end < 0 ? 0 : end);
+    }
+    struct tw_view va, vb;
+    struct tw_stepdiff d;
+    struct found op = {0};
+    rc = tw_scan_step(c, &s, step, &va, &vb, &d, err);
+    if (rc != 0)
+        return rc;
+    *parted |= found || d.count > d.order;
+    if (find_operation(c, &d, &va, &vb, &op)) {
+        *done = true;
+        merge(c, f, &op);
+        exact_numbers(f, &op, &va, za, zb);
+        if (step != f->step_a)
+            tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", step, f->step_a);
+        if (op.before)
+            tw_cmp_note(c, "zoom: an input of %s differs, although every operation before it agreed: what made it lies between %s and %s",
+                        op.op ? op.op : "?", op.before, op.op ? op.op : "?");
+        else if (op.drew)
+            tw_cmp_note(c, "zoom: %s drew from a generator whose state already differed", op.op ? op.op : "?");
+        else if (op.origin)
+            tw_cmp_note(c, "zoom: %s got equal inputs and gave another output", op.op ? op.op : "?");
+        if (c->v->origin_count)
+            merge(c, &c->v->origins[0], &op);
+    }
+    tw_free(op.op);
+    tw_free(op.before);
+    tw_free(op.site);
+    tw_stepdiff_free(&d);
+    tw_view_free(&va);
+    tw_view_free(&vb);
+    return 0;
+}
+
+static void append_notes(struct tw_cmp *c)
+{
+    struct twin_verdict *v = c->v;
+    char **grown = tw_reallocarray(v->notes, v->note_count + c->notes.n + 1, sizeof *grown);
+    if (!grown) {
+        c->oom = true;
+        return;
+    }
+    v->notes = grown;
+    for (size_t i = 0; i < c->notes.n; i++) {
+        v->notes[v->note_count++] = c->notes.s[i];
+        c->notes.s[i] = NULL;
+    }
+    c->notes.n = 0;
+}
+
+int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err)
+{
+    static const struct twin_compare_options none;
+    struct tw_cmp c = {.o = &none, .v = v, .label_a = "run 1", .label_b = "run 2"};
+    struct tw_side a = {0}, b = {0};
+    struct tw_pair *pairs = NULL;
+    size_t n = 0;
+    bool parted = false, done = false;
+    if (!v->first)
+        return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not part");
+    int64_t shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a;
+    int rc = tw_side_open(&c, za, 0, &a, err);
+    if (rc == 0)
+        rc = tw_side_open(&c, zb, 1, &b, err);
+    if (rc == 0)
+        rc = tw_side_match(&c, &a, &b, &pairs, &n);
+    /* the suspect rank first; another one only when that shows nothing */
+    for (int round = 0; rc == 0 && round < 2 && !done; round++)
+        for (size_t i = 0; rc == 0 && i < n && !done; i++)
+            if ((pairs[i].a->rank == v->first->rank) == (round == 0))
+                rc = zoom_pair(&c, &pairs[i], shift, za, zb, &parted, &done, err);
+    if (rc == 0) {
+        replay_notes(&c, v->first, &a);
+        replay_notes(&c, v->first, &b);
+        if (!parted)
+            tw_cmp_note(&c, "zoom: did not part again at operation level");
+        else if (!done)
+            tw_cmp_note(&c, "zoom: parted again, but not in an operation that was seen");
+        append_notes(&c);
+    }
+    tw_side_close(&a);
+    tw_side_close(&b);
+    tw_free(pairs);
+    tw_texts_free(&c.notes);
+    tw_texts_free(&c.unseen);
+    tw_texts_free(&c.armed);
+    tw_texts_free(&c.unarmed);
+    if (rc == 0 && c.oom)
+        rc = TWIN_ENOMEM;
+    return rc ? twin_error_set(err, rc, "out of memory comparing a zoom pair") : 0;
+}
