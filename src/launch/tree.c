@@ -156,7 +156,8 @@ static void scan(struct tw_tree *t)
             n++;
     }
     closedir(d);
-    qsort(t->now, n, sizeof *t->now, by_pid);
+    if (n > 1)
+        qsort(t->now, n, sizeof *t->now, by_pid);
     t->now_count = n;
     for (size_t i = 0; i < n; i++)
         decide(t, &t->now[i]);
@@ -466,14 +467,16 @@ static int by_start(const void *a, const void *b)
 void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope)
 {
     scan(t);
-    qsort(t->now, t->now_count, sizeof *t->now, by_start);
+    if (t->now_count > 1)
+        qsort(t->now, t->now_count, sizeof *t->now, by_start);
     for (size_t i = 0; i < t->now_count; i++) {
         const struct stat_line *l = &t->now[i];
         bool in_group = l->pgrp == getpgrp() || l->pid == t->main_pid;
         if (l->state != 'Z' && (scope == TW_KILL_ALL || in_group == (scope == TW_KILL_GROUP)))
             kill(l->pid, signal);
     }
-    qsort(t->now, t->now_count, sizeof *t->now, by_pid);
+    if (t->now_count > 1)
+        qsort(t->now, t->now_count, sizeof *t->now, by_pid);
 }
 
 /* What goes into run.json: the main process; every armed one; every other one that was looked into. One that was gone

@@ -491,6 +491,25 @@ static void test_candidates(void **state)
     tw_strings_free(c);
 }
 
+static void copy_some_library(const char *to)
+{
+    char line[512], *data = NULL;
+    size_t n = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (fgets(line, sizeof line, maps)) {
+        char *path = strchr(line, '/');
+        if (!path || !strstr(path, "/libcmocka"))
+            continue;
+        path[strcspn(path, "\n")] = '\0';
+        assert_int_equal(tw_read_file(path, 16 << 20, &data, &n, NULL), 0);
+        break;
+    }
+    fclose(maps);
+    assert_non_null(data);
+    assert_int_equal(tw_write_file_atomic(to, data, n, NULL), 0);
+    tw_free(data);
+}
+
 /* ---- every allocation fails once: an error or a complete run, never a crash, a leak or a lost job */
 
 static void test_allocation_failures(void **state)
@@ -498,6 +517,11 @@ static void test_allocation_failures(void **state)
     (void)state;
     json_set_alloc_funcs(tw_malloc, tw_free);
     write_text("before", "1");
+    /* Some library that loads anywhere stands in for the agent, at a path that must be staged. */
+    tw_mkdirs("odd parts/python/twinrun/_site", NULL);
+    write_text("odd parts/python/twinrun/_site/sitecustomize.py", "");
+    copy_some_library("odd parts/libtwinrun.so");
+    setenv("TWINRUN_LIBDIR", "odd parts", 1);
     char *argv[] = {"sh", "-c", "echo x >>before; echo y >new", NULL};
     unsigned failures = 0;
     for (uint64_t at = 1;; at++) {
@@ -524,6 +548,7 @@ static void test_allocation_failures(void **state)
         assert_true(at < 20000);
     }
     assert_true(failures > 50);
+    unsetenv("TWINRUN_LIBDIR");
     json_set_alloc_funcs(malloc, free);
 }
 
