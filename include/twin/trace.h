@@ -211,6 +211,9 @@ typedef int twin_trace_step_fn(void *user, const struct twin_step_hash *h);
 int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record, twin_trace_step_fn *on_step, void *user,
                     struct twin_error *err);
 
+/* Reads all definitions, notes and gaps now rather than at the first look-up. 0, TWIN_ENOMEM, or TWIN_EIO: then the look-ups
+ * below give empty answers, so call this first where such an answer would be taken for a finding. */
+int twin_trace_definitions(struct twin_trace *t, struct twin_error *err);
 /* Dictionary look-ups; never NULL; "" / empty for id 0 and for ids whose definition was lost. Owned by t. */
 const char *twin_trace_string(struct twin_trace *t, uint32_t id);
 const struct twin_series *twin_trace_series(struct twin_trace *t, uint32_t id);

@@ -28,11 +28,15 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, b
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_trace *t = NULL;
     int rc = twin_trace_open(path, &t, &err);
+    if (rc == 0)
+        rc = twin_trace_definitions(t, &err);
     if (rc == TWIN_ENOMEM) {
+        twin_trace_close(t);
         *no_memory = true;
         return;
     }
     if (rc != 0) {
+        twin_trace_close(t);
         side->damaged = true;
         tw_cmp_unseen(c, "run %zu: a trace cannot be read: %s", side->index + 1, err.message);
         return;

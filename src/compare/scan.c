@@ -404,7 +404,9 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
     bool shorter_partial = (int64_t)p->a->info->steps + shift < (int64_t)p->b->info->steps ? partial_a : partial_b;
     if (out->found || end >= limit || end < from || (!same_end && !shorter_partial))
         return 0;
-    return look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
+    int rc = look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
+    out->tail_unknown &= !tw_side_stopped(a) && !tw_side_stopped(b); /* where we stopped a run, only the overlap counts */
+    return rc;
 }
 
 void tw_scan_free(struct tw_scan *s)

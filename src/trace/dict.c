@@ -191,6 +191,11 @@ int tw_dict_load(struct twin_trace *t, struct twin_error *err)
     return rc ? twin_error_set(err, rc, "%s: its definitions cannot be read: %s", t->path, twin_error_name(rc)) : 0;
 }
 
+int twin_trace_definitions(struct twin_trace *t, struct twin_error *err)
+{
+    return tw_dict_load(t, err);
+}
+
 void tw_dict_free(struct tw_dict *d)
 {
     for (uint32_t i = 0; i < d->string_room; i++)

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "synth.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <openssl/sha.h>
+#include <twin/fingerprint.h>
+
+#include "base.h"
+
+#define PROCESSES 16
+
+struct synth {
+    struct twin_run run;
+    char dir[256];
+    struct twin_writer *writer[PROCESSES];
+    char *trace[PROCESSES];
+    struct twin_run_file file[32];
+};
+
+static void must(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "synth: %s failed\n", what);
+    abort();
+}
+
+struct synth *synth_new(const char *label)
+{
+    struct synth *s = calloc(1, sizeof *s);
+    const char *tmp = getenv("TMPDIR");
+    char ranks[300];
+    must(s != NULL, "calloc");
+    snprintf(s->dir, sizeof s->dir, "%s/twin-synth-%s-XXXXXX", tmp ? tmp : "/tmp", label);
+    must(mkdtemp(s->dir) != NULL, "mkdtemp");
+    snprintf(ranks, sizeof ranks, "%s/ranks", s->dir);
+    must(tw_mkdirs(ranks, NULL) == 0, "mkdir");
+    s->run = (struct twin_run){.dir = s->dir, .id = (char *)"0", .label = (char *)label, .cwd = (char *)"/", .host = (char *)"host",
+                               .outcome = TWIN_RUN_EXITED, .message = (char *)"", .level = TWIN_LEVEL_TENSORS, .agents = true, .wall_s = 1,
+                               .traces = s->trace, .files = s->file};
+    static char *argv[] = {(char *)"train", NULL};
+    s->run.argv = argv;
+    s->run.argc = 1;
+    return s;
+}
+
+struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role)
+{
+    size_t n = s->run.trace_count++;
+    char path[400];
+    must(n < PROCESSES, "process count");
+    snprintf(path, sizeof path, "%s/ranks/%d.%zu.twt", s->dir, rank, 1000 + n);
+    s->trace[n] = strdup(path);
+    struct twin_writer_options o = {.path = path, .rank = rank, .world = world, .role = role, .lossless = true};
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (twin_writer_open(&o, &s->writer[n], &err) != 0)
+        fprintf(stderr, "%s\n", err.message);
+    must(s->writer[n] != NULL, "writer");
+    return s->writer[n];
+}
+
+static void sha(const char *text, char hex[65])
+{
+    unsigned char md[32];
+    SHA256((const unsigned char *)text, strlen(text), md);
+    tw_hex(md, 32, hex);
+}
+
+void synth_print(struct synth *s, const char *which, const char *text)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", s->dir, which);
+    must(tw_write_file_atomic(path, text, strlen(text), NULL) == 0, "write");
+    bool out = strcmp(which, "stdout") == 0;
+    sha(text, out ? s->run.stdout_sha256 : s->run.stderr_sha256);
+    *(out ? &s->run.stdout_bytes : &s->run.stderr_bytes) = strlen(text);
+}
+
+void synth_file(struct synth *s, const char *path, const char *contents)
+{
+    struct twin_run_file *f = &s->file[s->run.file_count++];
+    must(s->run.file_count <= 32, "file count");
+    f->path = (char *)path;
+    f->bytes = strlen(contents);
+    sha(contents, f->sha256);
+}
+
+struct twin_run *synth_run(struct synth *s)
+{
+    return &s->run;
+}
+
+const struct twin_run *synth_done(struct synth *s)
+{
+    for (size_t i = 0; i < s->run.trace_count; i++) {
+        twin_writer_close(s->writer[i]);
+        s->writer[i] = NULL;
+    }
+    return &s->run;
+}
+
+void synth_free(struct synth *s)
+{
+    if (!s)
+        return;
+    synth_done(s);
+    for (size_t i = 0; i < s->run.trace_count; i++)
+        free(s->trace[i]);
+    tw_remove_tree(s->dir, NULL, NULL);
+    free(s);
+}
+
+static uint32_t intern(struct twin_writer *w, const char *text)
+{
+    return text && text[0] ? twin_writer_string(w, text, strlen(text)) : 0;
+}
+
+uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n, const uint64_t *links, uint32_t count)
+{
+    struct twin_digest digest;
+    struct twin_stats stats;
+    struct twin_sketch sketch = {.k = TWIN_SKETCH_DEFAULT};
+    int64_t shape[1] = {(int64_t)n};
+    uint32_t ndim = n == 1 ? 0 : 1;
+    bool state = r.kind == TWIN_KIND_STATE || r.kind == TWIN_KIND_INDICES;
+    struct twin_tensor t = {.data = x, .dtype = state ? TWIN_U32 : TWIN_F32, .ndim = ndim, .shape = shape};
+    must(twin_fingerprint(&t, &digest, &stats, state ? NULL : &sketch, NULL) == 0, "fingerprint");
+    struct twin_series series = {.phase = (uint8_t)r.phase, .kind = (uint8_t)r.kind, .name = intern(w, r.name), .scope = intern(w, r.scope),
+                                 .role = intern(w, r.role), .op = intern(w, r.op), .site = intern(w, r.site)};
+    struct twin_observation o = {.series = twin_writer_series(w, &series), .layout = twin_writer_layout(w, t.dtype, ndim, shape),
+                                 .flags = r.flags | TWIN_REC_STATS | (state ? 0 : TWIN_REC_SKETCH) | (count ? TWIN_REC_LINKS : 0),
+                                 .digest = digest, .stats = &stats, .sketch = state ? NULL : &sketch, .links = links, .link_count = count};
+    return twin_writer_record(w, &o);
+}
+
+uint64_t synth_put(struct twin_writer *w, struct synth_record r, const float *x, size_t n)
+{
+    return synth_put_linked(w, r, x, n, NULL, 0);
+}
+
+/* ---- the model */
+
+void synth_model_init(struct synth_model *m, uint32_t steps)
+{
+    *m = (struct synth_model){.steps = steps, .world = 1, .lr = 0.05f, .generator = 42};
+    for (int p = 0; p < SYNTH_PARAMS; p++)
+        for (int i = 0; i < SYNTH_SIZE; i++)
+            m->weight[p][i] = (float)sin(1.7 * p + 0.3 * i + 1);
+}
+
+static uint32_t draw(struct synth_model *m)
+{
+    m->generator = tw_mix64(m->generator + 0x9E3779B97F4A7C15u);
+    return (uint32_t)(m->generator >> 33);
+}
+
+static float disturbed(const struct synth_model *m, enum synth_place place, uint32_t step, int param, float value)
+{
+    for (int i = 0; i < m->disturbances; i++)
+        if (m->disturb[i].place == place && m->disturb[i].step == step && (param < 0 || m->disturb[i].param == param))
+            value += m->disturb[i].by;
+    return value;
+}
+
+static void put(const struct synth_model *m, struct twin_writer *w, struct synth_record r, const float *x, size_t n)
+{
+    if (!m->skip || strcmp(m->skip, r.name) != 0)
+        synth_put(w, r, x, n);
+}
+
+static void put_state(const struct synth_model *m, struct twin_writer *w, enum twin_phase phase, const char *consumer)
+{
+    float state[2];
+    memcpy(state, &m->generator, sizeof state);
+    put(m, w, (struct synth_record){.phase = phase, .kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = consumer,
+                                    .site = consumer ? "train.py:30 in main" : NULL}, state, 2);
+}
+
+static const char *parameter(int p)
+{
+    static const char *const names[SYNTH_PARAMS] = {"embed.weight", "fc1.weight", "fc1.bias", "fc2.weight"};
+    return names[p];
+}
+
+static void forward(struct synth_model *m, struct twin_writer *w, uint32_t step, const float *batch, float h[2][SYNTH_SIZE], bool eval)
+{
+    for (int i = 0; i < SYNTH_SIZE; i++) {
+        h[0][i] = tanhf(m->weight[0][i] * batch[i] + m->weight[1][i]);
+        h[1][i] = h[0][i] * m->weight[3][i] + m->weight[2][i];
+    }
+    if (!eval)
+        h[0][0] = disturbed(m, AT_ACTIVATION, step, -1, h[0][0]);
+    int first = m->reorder ? 1 : 0;
+    static const char *const names[2] = {"fc1", "output"};
+    for (int k = 0; k < 2; k++)
+        put(m, w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = names[k ^ first], .scope = "Net",
+                                        .op = "Linear", .site = "model.py:12 in forward"}, h[k ^ first], SYNTH_SIZE);
+}
+
+static void make_batch(struct synth_model *m, struct twin_writer *w, uint32_t step, uint32_t offset, const char *loader, float *batch)
+{
+    float indices[SYNTH_SIZE];
+    for (uint32_t i = 0; i < SYNTH_SIZE; i++) {
+        uint32_t index = m->shuffle ? draw(m) % 1000 : (step * SYNTH_SIZE + i + offset) % 1000;
+        index = (uint32_t)disturbed(m, AT_INDICES, step, -1, (float)index);
+        memcpy(&indices[i], &index, 4);
+        batch[i] = (float)cos(0.01 * index + 0.5 * m->rank);
+    }
+    batch[0] = disturbed(m, AT_BATCH, step, -1, batch[0]);
+    put(m, w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_INDICES, .name = "sample indices", .scope = loader}, indices, SYNTH_SIZE);
+    put(m, w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .scope = loader, .op = "TensorDataset"}, batch, SYNTH_SIZE);
+}
+
+static void evaluate(struct synth_model *m, struct twin_writer *w, uint32_t step)
+{
+    float batch[SYNTH_SIZE], h[2][SYNTH_SIZE];
+    draw(m);
+    put_state(m, w, TWIN_PHASE_RNG, "DataLoader.__iter__");
+    make_batch(m, w, step, 500, "DataLoader#2", batch);
+    forward(m, w, step, batch, h, true);
+}
+
+static void put_init(struct synth_model *m, struct twin_writer *w)
+{
+    for (int p = 0; p < SYNTH_PARAMS; p++) {
+        m->weight[p][3] = disturbed(m, AT_INIT, 0, p, m->weight[p][3]);
+        put(m, w, (struct synth_record){.phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_WEIGHT, .name = parameter(p), .scope = "Net"}, m->weight[p], SYNTH_SIZE);
+    }
+}
+
+static void one_step(struct synth_model *m, struct twin_writer *w, uint32_t step)
+{
+    float batch[SYNTH_SIZE], h[2][SYNTH_SIZE], gradient[SYNTH_PARAMS][SYNTH_SIZE], loss = 0;
+    make_batch(m, w, step, 0, "DataLoader", batch);
+    if (step == m->start)
+        put_init(m, w);
+    if (m->die_at && step == m->die_at)
+        return;
+    forward(m, w, step, batch, h, false);
+    for (int i = 0; i < SYNTH_SIZE; i++)
+        loss += (h[1][i] - batch[i]) * (h[1][i] - batch[i]) / SYNTH_SIZE;
+    loss = disturbed(m, AT_LOSS, step, -1, loss);
+    put(m, w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss", .op = "MSELoss"}, &loss, 1);
+    for (int i = 0; i < SYNTH_SIZE; i++) {
+        float d = 2 * (h[1][i] - batch[i]) / SYNTH_SIZE, back = d * m->weight[3][i] * (1 - h[0][i] * h[0][i]);
+        gradient[0][i] = back * batch[i];
+        gradient[1][i] = back;
+        gradient[2][i] = d;
+        gradient[3][i] = d * h[0][i];
+    }
+    for (int p = 0; p < SYNTH_PARAMS; p++) {
+        struct synth_record r = {.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT_LOCAL, .name = parameter(p), .scope = "Net"};
+        gradient[p][1] = disturbed(m, AT_LOCAL, step, p, gradient[p][1]);
+        if (m->world > 1)
+            put(m, w, r, gradient[p], SYNTH_SIZE);
+    }
+    for (int p = 0; p < SYNTH_PARAMS; p++) {
+        struct synth_record r = {.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = parameter(p), .scope = "Net", .flags = TWIN_REC_UNORDERED};
+        gradient[p][1] = disturbed(m, AT_GRADIENT, step, p, gradient[p][1]);
+        put(m, w, r, gradient[p], SYNTH_SIZE);
+    }
+    put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_HYPER, .name = "lr[0]", .scope = "SGD", .op = "SGD"}, &m->lr, 1);
+    for (int p = 0; p < SYNTH_PARAMS; p++) {
+        for (int i = 0; i < SYNTH_SIZE; i++)
+            m->moment[p][i] = 0.9f * m->moment[p][i] + gradient[p][i];
+        m->moment[p][2] = disturbed(m, AT_MOMENT, step, p, m->moment[p][2]);
+        for (int i = 0; i < SYNTH_SIZE; i++)
+            m->weight[p][i] -= m->lr * m->moment[p][i];
+        m->weight[p][4] = disturbed(m, AT_WEIGHT, step, p, m->weight[p][4]);
+        char name[64];
+        snprintf(name, sizeof name, "%s.momentum_buffer", parameter(p));
+        put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = parameter(p), .scope = "Net", .op = "SGD"}, m->weight[p], SYNTH_SIZE);
+        put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_MOMENT, .name = name, .scope = "Net", .op = "SGD"}, m->moment[p], SYNTH_SIZE);
+    }
+    put_state(m, w, TWIN_PHASE_RNG, NULL);
+    twin_writer_step_end(w);
+}
+
+void synth_train(struct synth_model *m, struct twin_writer *w)
+{
+    put_state(m, w, TWIN_PHASE_INIT, NULL);
+    for (uint32_t step = m->start; step < m->steps; step++) {
+        if (m->shuffle) {
+            draw(m);
+            put_state(m, w, TWIN_PHASE_RNG, "RandomSampler.__iter__");
+        }
+        one_step(m, w, step);
+        if (m->die_at && step == m->die_at)
+            return;
+        if (m->eval_every && (step + 1) % m->eval_every == 0)
+            evaluate(m, w, step);
+    }
+}
+
+struct synth *synth_train_run(const char *label, struct synth_model *m)
+{
+    struct synth *s = synth_new(label);
+    synth_train(m, synth_process(s, m->rank, m->world, NULL));
+    synth_done(s);
+    return s;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SYNTH_H
+#define SYNTH_H
+/* Run folders made by the tests themselves, with the shipped trace writer: a tiny model that really trains, in which any
+ * value can be disturbed at any step, so that a difference spreads as it does in a real job. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <twin/run.h>
+#include <twin/trace.h>
+
+#define SYNTH_PARAMS 4
+#define SYNTH_SIZE 8
+
+struct synth; /* a run folder under construction */
+
+struct synth *synth_new(const char *label);
+/* A writer for one process; the trace belongs to the run. role NULL = main. */
+struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role);
+void synth_print(struct synth *s, const char *which, const char *text); /* which: "stdout" or "stderr" */
+void synth_file(struct synth *s, const char *path, const char *contents);
+struct twin_run *synth_run(struct synth *s); /* to change exit code, outcome, ... */
+/* Closes all writers and returns the run; it stays owned by s. */
+const struct twin_run *synth_done(struct synth *s);
+void synth_free(struct synth *s);
+
+struct synth_record {
+    enum twin_phase phase;
+    enum twin_kind kind;
+    const char *name, *scope, *op, *site, *role;
+    uint32_t flags;
+};
+uint64_t synth_put(struct twin_writer *w, struct synth_record r, const float *x, size_t n);
+uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n, const uint64_t *links, uint32_t count);
+
+/* Places in a step where a disturbance can be put. */
+enum synth_place { AT_INDICES, AT_BATCH, AT_ACTIVATION, AT_LOSS, AT_LOCAL, AT_GRADIENT, AT_MOMENT, AT_WEIGHT, AT_INIT, AT_PLACES };
+
+struct synth_model {
+    uint32_t steps, start;       /* start: first step (a resumed run) */
+    int32_t rank, world;
+    float lr;
+    uint64_t generator;          /* its state at the start */
+    bool shuffle;                /* batches depend on the generator */
+    uint32_t eval_every;         /* an evaluation with a loader of its own every so many steps; 0 = never */
+    float weight[SYNTH_PARAMS][SYNTH_SIZE], moment[SYNTH_PARAMS][SYNTH_SIZE];
+    struct { enum synth_place place; uint32_t step; int param; float by; } disturb[4];
+    int disturbances;
+    bool reorder;                /* activations come in another order in every step */
+    uint32_t die_at;             /* records half of this step, then ends without closing it; 0 = never */
+    const char *skip;            /* name of a record left out */
+};
+
+void synth_model_init(struct synth_model *m, uint32_t steps);
+/* Runs steps [start, steps); weights, moments and generator are left as they were after the last. */
+void synth_train(struct synth_model *m, struct twin_writer *w);
+
+/* One call for the usual case: a run of one process. */
+struct synth *synth_train_run(const char *label, struct synth_model *m);
+#endif
