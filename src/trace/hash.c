@@ -20,6 +20,14 @@
 typedef unsigned __int128 u128;
 #define P127 ((((u128)1) << 127) - 1)
 
+/* tw_mix64, here to be inlined: it is most of the work of a record. */
+static inline uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return x ^ (x >> 31);
+}
+
 struct tw_hash128 tw_trace_string_hash(const void *bytes, size_t n)
 {
     return tw_hash_bytes(bytes, n, SEED_STRING);
@@ -40,10 +48,29 @@ struct tw_hash128 tw_trace_layout_hash(uint8_t dtype, uint8_t ndim, const int64_
     return tw_hash_bytes(w, (1 + (size_t)ndim) * sizeof *w, SEED_LAYOUT);
 }
 
+/* Word i goes into lane i mod 4: four chains of bijections that the processor runs side by side. */
+static struct tw_hash128 payload_hash(const char *payload, uint32_t bytes)
+{
+    uint64_t lane[5] = {mix(SEED_PAYLOAD), mix(SEED_PAYLOAD + 1), mix(SEED_PAYLOAD + 2), mix(SEED_PAYLOAD + 3), bytes};
+    uint32_t words = bytes / 8, i = 0;
+    for (; i + 4 <= words; i += 4)
+        for (uint32_t k = 0; k < 4; k++) {
+            uint64_t w;
+            memcpy(&w, payload + 8 * (size_t)(i + k), sizeof w);
+            lane[k] = mix(lane[k] ^ w);
+        }
+    for (; i < words; i++) {
+        uint64_t w;
+        memcpy(&w, payload + 8 * (size_t)i, sizeof w);
+        lane[i % 4] = mix(lane[i % 4] ^ w);
+    }
+    return tw_hash_bytes(lane, sizeof lane, SEED_PAYLOAD);
+}
+
 struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload)
 {
     uint8_t sealed[TW_SEALED_BYTES + sizeof(struct tw_hash128)];
-    struct tw_hash128 body = tw_hash_bytes(payload, b->payload_bytes, SEED_PAYLOAD);
+    struct tw_hash128 body = payload_hash(payload, b->payload_bytes);
     memcpy(sealed, b, TW_SEALED_BYTES); /* holds the previous seal */
     memcpy(sealed + TW_SEALED_BYTES, &body, sizeof body);
     return tw_hash_bytes(sealed, sizeof sealed, SEED_SEAL);
@@ -75,20 +102,20 @@ bool tw_trace_is_le(void)
 void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key, uint32_t occurrence, bool unobserved,
                       bool ordered, struct tw_hash128 layout, struct twin_digest digest)
 {
-    /* tw_mix64 is a bijection: with all but one input fixed, each lane is a bijection of that input. */
+    /* mix is a bijection: with all but one input fixed, each lane is a bijection of that input. */
     uint64_t n = (uint64_t)occurrence + 1;
-    uint64_t ka = tw_mix64(key.a + n * W0), kb = tw_mix64(key.b ^ n * W1);
+    uint64_t ka = mix(key.a + n * W0), kb = mix(key.b ^ n * W1);
     if (unobserved) {
-        s->phase[phase].lo += tw_mix64(ka ^ UNOBSERVED);
-        s->phase[phase].hi += tw_mix64(kb + UNOBSERVED);
+        s->phase[phase].lo += mix(ka ^ UNOBSERVED);
+        s->phase[phase].hi += mix(kb + UNOBSERVED);
     } else {
-        s->phase[phase].lo += tw_mix64(tw_mix64(tw_mix64(ka ^ layout.a) + digest.a) ^ digest.b);
-        s->phase[phase].hi += tw_mix64(tw_mix64(tw_mix64(kb + layout.b) ^ digest.b) + digest.a);
+        s->phase[phase].lo += mix(mix(mix(ka ^ layout.a) + digest.a) ^ digest.b);
+        s->phase[phase].hi += mix(mix(mix(kb + layout.b) ^ digest.b) + digest.a);
     }
     s->phase_mask |= 1u << phase;
     s->records++;
     if (ordered)
-        s->order = tw_mix64((s->order ? s->order : ORDER_START) * W0 + ka) | 1; /* never 0: that means empty */
+        s->order = mix((s->order ? s->order : ORDER_START) * W0 + ka) | 1; /* never 0: that means empty */
 }
 
 void tw_step_sums_merge(struct tw_step_sums *total, const struct tw_step_sums *thread)
@@ -101,7 +128,7 @@ void tw_step_sums_merge(struct tw_step_sums *total, const struct tw_step_sums *t
     total->records += thread->records;
     total->dropped += thread->dropped;
     if (thread->order)
-        total->order += tw_mix64(thread->order + W1);
+        total->order += mix(thread->order + W1);
 }
 
 static u128 load(struct twin_value_hash h)
@@ -140,19 +167,19 @@ static u128 reduce(uint64_t a, uint64_t b)
 
 struct twin_value_hash tw_step_element(const struct tw_step_sums *total)
 {
-    uint64_t a = tw_mix64(W0 + total->records), b = tw_mix64(W1 ^ total->records);
+    uint64_t a = mix(W0 + total->records), b = mix(W1 ^ total->records);
     for (unsigned p = 0; p < TWIN_PHASE_COUNT; p++) {
         if (!(total->phase_mask >> p & 1))
             continue;
-        a = tw_mix64(a ^ tw_mix64(total->phase[p].lo + (p + 1) * W0));
-        b = tw_mix64(b + tw_mix64(total->phase[p].hi ^ (p + 1) * W1)) ^ (a >> 32);
+        a = mix(a ^ mix(total->phase[p].lo + (p + 1) * W0));
+        b = mix(b + mix(total->phase[p].hi ^ (p + 1) * W1)) ^ (a >> 32);
     }
     return store(reduce(a, b));
 }
 
 struct twin_value_hash tw_order_element(const struct tw_step_sums *total)
 {
-    return store(reduce(tw_mix64(total->order + W0), tw_mix64(total->order ^ W1)));
+    return store(reduce(mix(total->order + W0), mix(total->order ^ W1)));
 }
 
 struct twin_value_hash tw_prefix_push(struct twin_value_hash prefix, struct twin_value_hash element)
