@@ -23,7 +23,7 @@ enum twin_dtype {
     TWIN_U32 = 8, TWIN_I32 = 9, TWIN_F32 = 10,
     TWIN_U64 = 11, TWIN_I64 = 12, TWIN_F64 = 13,
     TWIN_C64 = 14, TWIN_C128 = 15,            /* complex: pairs of f32 / f64; statistics over both parts */
-    TWIN_F8_E4M3FN = 16, TWIN_F8_E5M2 = 17,   /* 8-bit floats: digested, counted, no sketch */
+    TWIN_F8_E4M3FN = 16, TWIN_F8_E5M2 = 17,   /* 8-bit floats (OCP FP8) */
     TWIN_DTYPE_COUNT = 18
 };
 

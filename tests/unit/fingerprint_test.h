@@ -27,8 +27,14 @@ static inline const struct tw_kernels *kernel_set(size_t i)
             if (twin_fingerprint_force(names[n], NULL) == 0)
                 sets[count++] = tw_fingerprint_kernels();
 #ifdef TW_TEST_SIMDE
-        sets[count++] = &tw_kernels_avx512_simde;
-        sets[count++] = &tw_kernels_neon_simde;
+        int compiled_for_this = 1; /* on x86-64 SIMDe itself is compiled for AVX2 */
+#ifdef __x86_64__
+        compiled_for_this = __builtin_cpu_supports("avx2");
+#endif
+        if (compiled_for_this) {
+            sets[count++] = &tw_kernels_avx512_simde;
+            sets[count++] = &tw_kernels_neon_simde;
+        }
 #endif
         tw_fingerprint_use(sets[0]);
     }

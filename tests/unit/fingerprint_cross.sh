@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# fingerprint_cross.sh NATIVE SOURCE_ROOT: the fingerprint on AArch64 (plain C and NEON, under qemu) leaves the bits that
+# the native program leaves. Exit 77 (skipped) when the cross compiler or the emulator is missing.
+set -eu
+native=$1
+root=$2
+for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
+    if ! command -v "$tool" >/dev/null 2>&1; then
+        echo "SKIPPED: $tool is not installed (gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user)"
+        exit 77
+    fi
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root/src/fingerprint"
+aarch64-linux-gnu-gcc -static -std=gnu17 -O2 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -fno-strict-aliasing \
+    -fno-math-errno -DTW_HAVE_NEON -I"$root/include" -I. digest.c dispatch.c dtype.c fingerprint.c kernel_scalar.c \
+    kernel_neon.c pass.c sketch.c "$root/src/base/error.c" "$root/tests/unit/fingerprint_cross.c" -o "$work/cross"
+"$native" scalar >"$work/expected"
+[ "$(wc -l <"$work/expected")" -gt 400 ]
+for set in scalar neon; do
+    qemu-aarch64 "$work/cross" "$set" >"$work/$set"
+    cmp "$work/expected" "$work/$set"
+    echo "aarch64 $set: $(wc -l <"$work/$set") tensors, equal"
+done
