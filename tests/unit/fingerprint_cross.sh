@@ -3,7 +3,7 @@
 # fingerprint_cross.sh NATIVE SOURCE_ROOT: the fingerprint on AArch64 (plain C and NEON, under qemu) leaves the bits that
 # the native program leaves. Exit 77 (skipped) when the cross compiler or the emulator is missing.
 set -eu
-native=$1
+native=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 root=$2
 for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
     if ! command -v "$tool" >/dev/null 2>&1; then
