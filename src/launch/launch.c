@@ -84,14 +84,19 @@ static void hold_signals(struct own_state *own, sigset_t *wanted)
     own->signals_held = true;
 }
 
-static int pending_stop_signal(void)
+/* Takes all stop signals that wait and returns one of them, 0 when there is none. They are reported as the outcome; left
+ * waiting they would end us as soon as they are let through, before anybody could say so. */
+static int take_stop_signal(void)
 {
-    sigset_t pending;
-    sigpending(&pending);
+    struct timespec at_once = {0};
+    sigset_t stops;
+    int first = 0, signal;
+    sigemptyset(&stops);
     for (size_t i = 0; i < sizeof held_signals / sizeof held_signals[0]; i++)
-        if (sigismember(&pending, held_signals[i]))
-            return held_signals[i];
-    return 0;
+        sigaddset(&stops, held_signals[i]);
+    while ((signal = sigtimedwait(&stops, NULL, &at_once)) > 0)
+        first = first ? first : signal;
+    return first;
 }
 
 static void release_signals(struct own_state *own)
@@ -447,7 +452,7 @@ static void note_faults(struct twin_run *run)
 static int collect(struct launch *l)
 {
     struct twin_run *run = l->run;
-    int rc = set_outcome(l), one;
+    int rc = 0, one;
     collect_output(l);
     if ((one = tw_tree_finish(l->job.tree, run, l->err)) && rc == 0)
         rc = one;
@@ -457,6 +462,13 @@ static int collect(struct launch *l)
         rc = one;
     bool keep_stage = note_outlived(run);
     note_faults(run);
+    int late = take_stop_signal(); /* while we were hashing, or a second Ctrl-C */
+    if (late && l->job.stop != TW_STOP_SIGNAL) {
+        l->job.stop = TW_STOP_SIGNAL;
+        l->job.stop_signal = late;
+    }
+    if ((one = set_outcome(l)) && rc == 0)
+        rc = one;
     reserve_room(l, false);
     if (rc == 0)
         rc = save(l, true);
@@ -467,7 +479,7 @@ static int collect(struct launch *l)
 static int run_job(struct launch *l, const sigset_t *wanted)
 {
     struct tw_job *job = &l->job;
-    if ((job->stop_signal = pending_stop_signal()) != 0) {
+    if ((job->stop_signal = take_stop_signal()) != 0) {
         job->stop = TW_STOP_SIGNAL;
     } else {
         int rc = start_job(l, wanted);

@@ -12,7 +12,9 @@
 
 /*
  * Trial load: may the agent be preloaded into this program? The program itself never runs. Its own dynamic loader is
- * started in tracing mode (as ldd does), maps program, libraries and agent, binds every symbol, reports, and ends.
+ * started in tracing mode (as ldd -r does), maps program, libraries and agent, binds every symbol, reports, and ends.
+ * (--list binds no symbols.) A loader that does not know that mode, such as musl's, would run the program: it is told
+ * by the mode's name, which must stand in the loader's file.
  */
 enum { SHEBANG_DEPTH = 4, OUTPUT_MAX = 1 << 20, TIMEOUT_MS = 10000 };
 
@@ -135,6 +137,17 @@ static char *complaint(const char *text, const char *library)
     return NULL;
 }
 
+static bool loader_can_trace(const char *loader)
+{
+    static const char name[] = "TRACE_LOADED_OBJECTS"; /* the loader compares without the LD_ */
+    enum { LOADER_MAX = 32 << 20 };
+    char *data = NULL;
+    size_t n = 0;
+    bool can = tw_read_file(loader, LOADER_MAX, &data, &n, NULL) == 0 && memmem(data, n, name, sizeof name - 1);
+    tw_free(data);
+    return can;
+}
+
 static char *try_loader(const char *path, const char *loader, const char *library, const struct tw_env *env, struct twin_error *err)
 {
     struct tw_buf with = {.cap = OUTPUT_MAX}, without = {.cap = OUTPUT_MAX};
@@ -175,6 +188,8 @@ static char *reason(const char *path, const struct tw_elf *elf, const char *libr
         return tw_printf("%s is built with a sanitizer (%s), which wants to be loaded first", path, elf->sanitizer);
     if (tw_program_is_privileged(path))
         return tw_printf("%s is a set-user-ID program: the loader ignores preloads", path);
+    if (!loader_can_trace(elf->interp))
+        return tw_printf("%s has a loader that is not glibc's (%s)", path, elf->interp);
     return try_loader(path, elf->interp, library, env, err);
 }
 

@@ -130,6 +130,18 @@ def test_exec_into_a_static_program_is_not_armed(work):
     assert (main["argv"], main["armed"], main["why"]) == ("./still", False, "static binary")
 
 
+def test_loader_without_tracing_mode_is_never_started(work):
+    """As musl's: it would take the trial for the order to run the program."""
+    loader = compile_c(work, "loader",
+                       '#include <fcntl.h>\nint main(void) { creat("loader-ran", 0600); return 0; }\n', "-static")
+    program = compile_c(work, "foreign", SLEEP, f"-Wl,--dynamic-linker={loader}")
+    r = launch(work, [str(program)], "--agents")
+    assert "not glibc's" in r.json["agent"]["why"]
+    assert not (work / "loader-ran").exists()
+    subprocess.run([str(loader)], cwd=work, check=True)
+    assert (work / "loader-ran").exists(), "the test's loader would have left its mark"
+
+
 def test_script_is_judged_by_its_interpreter(work):
     static = compile_c(work, "still", SLEEP, "-static")
     script = work / "script"

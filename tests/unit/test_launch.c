@@ -156,6 +156,51 @@ static void test_empty_program_name(void **state)
     twin_run_free(run);
 }
 
+static void test_ctrl_c_before_the_job(void **state)
+{
+    (void)state;
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &before);
+    raise(SIGINT);
+    char *argv[] = {"touch", "started", NULL};
+    struct twin_run *run = run_command(NULL, argv), *again = NULL;
+    sigprocmask(SIG_SETMASK, &before, NULL); /* ends us here if the signal still waits */
+    assert_int_equal(run->outcome, TWIN_RUN_INTERRUPTED);
+    assert_int_equal(run->exit_code, 130);
+    assert_int_equal(access("started", F_OK), -1);
+    assert_int_equal(twin_run_load(run->dir, &again, NULL), 0);
+    assert_string_equal(again->message, run->message);
+    twin_run_free(run);
+    twin_run_free(again);
+}
+
+/* Our own process is as it was: signal mask, dispositions, descriptors, children. */
+static void test_nothing_of_ours_changes(void **state)
+{
+    (void)state;
+    char *argv[] = {"sh", "-c", "(sleep 0.1; exit 3) & exit 0", NULL};
+    sigset_t before, after; /* the kernel fills only the signals there are */
+    memset(&before, 0, sizeof before);
+    memset(&after, 0, sizeof after);
+    struct sigaction pipe_before, pipe_after;
+    int first = open("/dev/null", O_RDONLY);
+    close(first);
+    sigprocmask(SIG_SETMASK, NULL, &before);
+    sigaction(SIGPIPE, NULL, &pipe_before);
+    twin_run_free(run_command(NULL, argv));
+    sigprocmask(SIG_SETMASK, NULL, &after);
+    sigaction(SIGPIPE, NULL, &pipe_after);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_ptr_equal(pipe_before.sa_handler, pipe_after.sa_handler);
+    int next = open("/dev/null", O_RDONLY);
+    close(next);
+    assert_int_equal(next, first);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
 /* ---- run.json of other people */
 
 static int load_text(const char *text, char message[TWIN_ERROR_MESSAGE_BYTES])
@@ -593,6 +638,8 @@ int main(void)
         IN_FOLDER(test_launch_and_load),
         IN_FOLDER(test_bad_options),
         IN_FOLDER(test_empty_program_name),
+        IN_FOLDER(test_ctrl_c_before_the_job),
+        IN_FOLDER(test_nothing_of_ours_changes),
         IN_FOLDER(test_load_what_is_not_a_run),
         IN_FOLDER(test_load_damaged_runs),
         IN_FOLDER(test_launcher_was_killed),
