@@ -151,6 +151,7 @@ static void close_writer(void)
     if (state == TW_STATE_READY || mine)
         atomic_store_explicit(&tw_agent_state, TW_STATE_DONE, memory_order_release);
     if (mine) {
+        tw_alerts_report(tw_agent_writer);
         /* Closing waits for the drain thread without limit, flushing does not: a disk that hangs must not hang the job. */
         twin_writer_flush(tw_agent_writer);
         if (twin_writer_counts(tw_agent_writer).failed_errno != ETIMEDOUT)
@@ -248,6 +249,7 @@ static void child_after_fork(void)
 {
     int saved_errno = errno;
     tw_progress_forget();
+    tw_alerts_forget();
     announced_kind = 0;
     if (fork_unprepared) {
         atomic_store_explicit(&tw_agent_state, TW_STATE_OFF, memory_order_release);

@@ -31,6 +31,8 @@
         return first_##name arguments;                                                                                                \
     }
 
+WRAP(int, dlclose, (void *handle), (handle))
+WRAP(void *, dlopen, (const char *path, int mode), (path, mode))
 WRAP(void *, dlsym, (void *handle, const char *name), (handle, name))
 WRAP(int, pthread_attr_setstacksize, (pthread_attr_t *a, size_t bytes), (a, bytes))
 WRAP(int, pthread_create, (pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *p), (t, a, run, p))

@@ -102,6 +102,9 @@ void tw_agent_announce(int kind);
 void tw_agent_seal(bool close);
 /* Looks up the functions that agents/libc wraps. */
 void tw_ending_resolve(void);
+/* Operations that PyTorch lists as nondeterministic (agents/torch): writes their counts; forgets them in a forked child. */
+void tw_alerts_report(struct twin_writer *w);
+void tw_alerts_forget(void);
 /* The Python bootstrap (agents/python): asks a CPython in this process to call us back; nothing when there is none. */
 void tw_python_watch(int argc, char **argv);
 #endif

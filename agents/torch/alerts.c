@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counts the operations that PyTorch itself lists as nondeterministic, without switching any mode: each of them calls
+ * at::Context::alertNotDeterministic(name), which does nothing unless deterministic algorithms were asked for. We stand in
+ * front of it, count, and hand over to the original, which may throw through us (no frame of ours needs cleaning up).
+ *
+ * What it cannot show: operations that do not alert. On a CPU these are index_put_ and scatter with duplicate indices.
+ * Notes: `nondeterministic.first` at the first call of each, `nondeterministic.alerts` ("count name" lines) at the end.
+ */
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include "agents/common/state.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define NAMES 64
+#define NAME_BYTES 96
+
+struct alert {
+    _Atomic int state; /* 0 free, 1 being filled, 2 filled */
+    _Atomic uint64_t calls;
+    char name[NAME_BYTES];
+};
+static struct alert alerts[NAMES];
+
+static void count(const char *name, size_t length)
+{
+    if (length >= NAME_BYTES)
+        length = NAME_BYTES - 1;
+    for (size_t i = 0; i < NAMES; i++) {
+        struct alert *a = &alerts[i];
+        int state = atomic_load_explicit(&a->state, memory_order_acquire);
+        if (state == 0 && atomic_compare_exchange_strong(&a->state, &state, 1)) {
+            memcpy(a->name, name, length);
+            a->name[length] = '\0';
+            atomic_store_explicit(&a->calls, 1, memory_order_relaxed);
+            atomic_store_explicit(&a->state, 2, memory_order_release);
+            tw_agent_note("nondeterministic.first", a->name);
+            return;
+        }
+        /* A slot that another thread is filling may hold our name: then it stands twice, and the report adds up. */
+        if (state == 2 && strncmp(a->name, name, length) == 0 && a->name[length] == '\0') {
+            atomic_fetch_add_explicit(&a->calls, 1, memory_order_relaxed);
+            return;
+        }
+    }
+}
+
+void tw_alerts_report(struct twin_writer *w)
+{
+    char text[NAMES * (NAME_BYTES + 24)];
+    size_t used = 0;
+    for (size_t i = 0; i < NAMES && atomic_load_explicit(&alerts[i].state, memory_order_acquire) == 2; i++) {
+        bool again = false;
+        uint64_t calls = 0;
+        for (size_t k = 0; k < NAMES && atomic_load_explicit(&alerts[k].state, memory_order_acquire) == 2; k++)
+            if (strcmp(alerts[k].name, alerts[i].name) == 0) {
+                again |= k < i;
+                calls += atomic_load_explicit(&alerts[k].calls, memory_order_relaxed);
+            }
+        int n = again ? 0
+                      : snprintf(text + used, sizeof text - used, "%s%llu %s", used ? "\n" : "", (unsigned long long)calls,
+                                 alerts[i].name);
+        if (n > 0 && (size_t)n < sizeof text - used)
+            used += (size_t)n;
+    }
+    if (used)
+        twin_writer_note(w, "nondeterministic.alerts", text);
+}
+
+void tw_alerts_forget(void)
+{
+    memset(alerts, 0, sizeof alerts);
+}
+
+/* ---- the originals. PyTorch is usually loaded with RTLD_LOCAL, where RTLD_NEXT finds nothing: look into every library. */
+
+typedef void alert_fn(const void *view);
+struct wanted { const char *symbol; void *own, *found; };
+
+static int look_into(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct wanted *w = user;
+    (void)size;
+    if (!info->dlpi_name || !info->dlpi_name[0])
+        return 0;
+    void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library)
+        return 0;
+    void *f = dlsym(library, w->symbol);
+    if (f && f != w->own)
+        w->found = f;
+    dlclose(library); /* only the count of this look-up: whoever calls us keeps it loaded */
+    return w->found != NULL;
+}
+
+static alert_fn *original(void *_Atomic *cache, const char *symbol, void *own)
+{
+    void *f = atomic_load_explicit(cache, memory_order_relaxed);
+    if (!f) {
+        struct wanted w = {symbol, own, dlsym(RTLD_NEXT, symbol)};
+        if (!w.found)
+            dl_iterate_phdr(look_into, &w);
+        f = w.found;
+        atomic_store_explicit(cache, f, memory_order_relaxed);
+    }
+    return (alert_fn *)f;
+}
+
+static inline bool recording(void)
+{
+    return atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OPEN;
+}
+
+/* PyTorch since 2.6: const std::string_view &, which libstdc++ lays out as length, pointer. */
+#define STD_VIEW _ZN2at7Context21alertNotDeterministicERKSt17basic_string_viewIcSt11char_traitsIcEE
+/* Before: const c10::string_view &, pointer, length. */
+#define C10_VIEW _ZN2at7Context21alertNotDeterministicERKN3c1017basic_string_viewIcEE
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+EXPORT void STD_VIEW(const void *view);
+EXPORT void C10_VIEW(const void *view);
+
+void STD_VIEW(const void *view)
+{
+    static void *_Atomic cache;
+    const struct { size_t length; const char *text; } *v = view;
+    if (recording())
+        count(v->text, v->length);
+    alert_fn *f = original(&cache, TEXT(STD_VIEW), (void *)STD_VIEW);
+    if (f)
+        f(view);
+}
+
+void C10_VIEW(const void *view)
+{
+    static void *_Atomic cache;
+    const struct { const char *text; size_t length; } *v = view;
+    if (recording())
+        count(v->text, v->length);
+    alert_fn *f = original(&cache, TEXT(C10_VIEW), (void *)C10_VIEW);
+    if (f)
+        f(view);
+}
