@@ -102,6 +102,10 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
                  struct twin_verdict **out, struct twin_error *err);
 /* Merges what a zoom pair (operation level, same window) shows into v->first: op, site, role, counts, ulp. */
 int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err);
+/* Names the operation at which a zoom pair parts, as TWINRUN_ZOOM_OP wants it for a second rerun that keeps its values and
+ * replays it: *op_a and *op_b are malloc'ed, or NULL when no operation that both made is to blame. v is not changed. */
+int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, char **op_a, char **op_b,
+                         struct twin_error *err);
 void twin_verdict_free(struct twin_verdict *v);
 
 /* While run b is still going on: has it parted from a, and at which step? Cheap enough to be called each tick. */

@@ -151,11 +151,38 @@ static void merge(struct tw_cmp *c, struct twin_finding *f, const struct found *
         f->role = TWIN_CARRIER;
 }
 
-/* One pair of processes. *done when an operation was found. */
-static int zoom_pair(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, const struct twin_run *za, const struct twin_run *zb,
-                     bool *parted, bool *done, struct twin_error *err)
+/* What a second rerun is told to keep the values of and to replay; see TWINRUN_ZOOM_OP. */
+static char *suspect_text(struct tw_cmp *c, const struct found *op, const struct tw_view *v, const struct tw_rec *r)
+{
+    return r ? tw_cmp_text(c, "%u:%u:%s@%s", r->step, r->occurrence, op->op ? op->op : "", tw_rec_scope(v, r)) : NULL;
+}
+
+struct suspect { char *a, *b; };
+
+static void show(struct tw_cmp *c, const struct found *op, uint32_t step, const struct tw_view *va, const struct twin_run *za,
+                 const struct twin_run *zb)
 {
     struct twin_finding *f = c->v->first;
+    const char *name = op->op ? op->op : "?";
+    merge(c, f, op);
+    exact_numbers(f, op, va, za, zb);
+    if (step != f->step_a)
+        tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", step, f->step_a);
+    if (op->before)
+        tw_cmp_note(c, "zoom: an input of %s differs, although every operation before it agreed: what made it lies between %s and %s",
+                    name, op->before, name);
+    else if (op->drew)
+        tw_cmp_note(c, "zoom: %s drew from a generator whose state already differed", name);
+    else if (op->origin)
+        tw_cmp_note(c, "zoom: %s got equal inputs and gave another output", name);
+    if (c->v->origin_count)
+        merge(c, &c->v->origins[0], op);
+}
+
+/* One pair of processes. *done when an operation was found: it is shown in the verdict, or only named when suspect is given. */
+static int zoom_pair(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, const struct twin_run *za, const struct twin_run *zb,
+                     struct suspect *suspect, bool *parted, bool *done, struct twin_error *err)
+{
     struct tw_scan s = {.pair = p, .shift = shift};
     uint32_t step = 0, from = 0;
     bool found = false;
@@ -180,19 +207,12 @@ static int zoom_pair(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, c
     *parted |= found || d.count > d.order;
     if (find_operation(c, &d, &va, &vb, &op)) {
         *done = true;
-        merge(c, f, &op);
-        exact_numbers(f, &op, &va, za, zb);
-        if (step != f->step_a)
-            tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", step, f->step_a);
-        if (op.before)
-            tw_cmp_note(c, "zoom: an input of %s differs, although every operation before it agreed: what made it lies between %s and %s",
-                        op.op ? op.op : "?", op.before, op.op ? op.op : "?");
-        else if (op.drew)
-            tw_cmp_note(c, "zoom: %s drew from a generator whose state already differed", op.op ? op.op : "?");
-        else if (op.origin)
-            tw_cmp_note(c, "zoom: %s got equal inputs and gave another output", op.op ? op.op : "?");
-        if (c->v->origin_count)
-            merge(c, &c->v->origins[0], &op);
+        if (suspect) {
+            suspect->a = suspect_text(c, &op, &va, op.a);
+            suspect->b = suspect_text(c, &op, &vb, op.b);
+        } else {
+            show(c, &op, step, &va, za, zb);
+        }
     }
     tw_free(op.op);
     tw_free(op.before);
@@ -219,44 +239,70 @@ static void append_notes(struct tw_cmp *c)
     c->notes.n = 0;
 }
 
-int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err)
+/* Looks through the processes, the suspect rank first, another one only when that shows nothing. */
+static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb, struct suspect *suspect, struct twin_error *err)
 {
-    static const struct twin_compare_options none;
-    struct tw_cmp c = {.o = &none, .v = v, .label_a = "run 1", .label_b = "run 2"};
+    struct twin_verdict *v = c->v;
     struct tw_side a = {0}, b = {0};
     struct tw_pair *pairs = NULL;
     size_t n = 0;
     bool parted = false, done = false;
-    if (!v->first)
-        return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not part");
     int64_t shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a;
-    int rc = tw_side_open(&c, za, 0, &a, err);
+    int rc = tw_side_open(c, za, 0, &a, err);
     if (rc == 0)
-        rc = tw_side_open(&c, zb, 1, &b, err);
+        rc = tw_side_open(c, zb, 1, &b, err);
     if (rc == 0)
-        rc = tw_side_match(&c, &a, &b, &pairs, &n);
-    /* the suspect rank first; another one only when that shows nothing */
+        rc = tw_side_match(c, &a, &b, &pairs, &n);
     for (int round = 0; rc == 0 && round < 2 && !done; round++)
         for (size_t i = 0; rc == 0 && i < n && !done; i++)
             if ((pairs[i].a->rank == v->first->rank) == (round == 0))
-                rc = zoom_pair(&c, &pairs[i], shift, za, zb, &parted, &done, err);
-    if (rc == 0) {
-        replay_notes(&c, v->first, &a);
-        replay_notes(&c, v->first, &b);
+                rc = zoom_pair(c, &pairs[i], shift, za, zb, suspect, &parted, &done, err);
+    if (rc == 0 && !suspect) {
+        replay_notes(c, v->first, &a);
+        replay_notes(c, v->first, &b);
         if (!parted)
-            tw_cmp_note(&c, "zoom: did not part again at operation level");
+            tw_cmp_note(c, "zoom: did not part again at operation level");
         else if (!done)
-            tw_cmp_note(&c, "zoom: parted again, but not in an operation that was seen");
-        append_notes(&c);
+            tw_cmp_note(c, "zoom: parted again, but not in an operation that was seen");
+        append_notes(c);
     }
     tw_side_close(&a);
     tw_side_close(&b);
     tw_free(pairs);
-    tw_texts_free(&c.notes);
-    tw_texts_free(&c.unseen);
-    tw_texts_free(&c.armed);
-    tw_texts_free(&c.unarmed);
-    if (rc == 0 && c.oom)
+    tw_texts_free(&c->notes);
+    tw_texts_free(&c->unseen);
+    tw_texts_free(&c->armed);
+    tw_texts_free(&c->unarmed);
+    if (rc == 0 && c->oom)
         rc = TWIN_ENOMEM;
     return rc ? twin_error_set(err, rc, "out of memory comparing a zoom pair") : 0;
+}
+
+static const struct twin_compare_options no_options;
+
+int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err)
+{
+    struct tw_cmp c = {.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
+    if (!v->first)
+        return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not part");
+    return zoom_run(&c, za, zb, NULL, err);
+}
+
+int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, char **op_a, char **op_b,
+                         struct twin_error *err)
+{
+    struct tw_cmp c = {.o = &no_options, .v = (struct twin_verdict *)v, .label_a = "run 1", .label_b = "run 2"}; /* only read here */
+    struct suspect s = {0};
+    *op_a = *op_b = NULL;
+    if (!v->first)
+        return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not part");
+    int rc = zoom_run(&c, za, zb, &s, err);
+    if (rc == 0 && s.a && s.b) {
+        *op_a = s.a;
+        *op_b = s.b;
+        return 0;
+    }
+    tw_free(s.a);
+    tw_free(s.b);
+    return rc;
 }
