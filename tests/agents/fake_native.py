@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """An in-memory double of libtwinrun.so for the unit tests of the Python agent: the same calls, records kept as dictionaries.
 
-Digests are SHA-256 over dtype, shape and the logical bytes, taken here with ctypes and NumPy: an oracle of its own. As a
-program, `fake_native.py OUT LEVEL SCRIPT ARGS...` arms the agent with the double, runs the script as __main__, and writes
-the records to OUT as JSON lines.
+Digests are SHA-256 over dtype, shape and the logical bytes, gathered element by element: an oracle of its own. The folder
+fake_site, put into PYTHONPATH, arms every Python below with this double instead of the library.
 """
-import atexit
 import ctypes
 import hashlib
 import json
 import os
 import struct
-import sys
 
 ITEM = struct.Struct("=QQQQQIIIHHQ")
 WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
@@ -165,26 +162,14 @@ def agent():
     return module
 
 
-def main():
-    import runpy
-
-    out, level, script = sys.argv[1:4]
-    sys.argv = sys.argv[3:]
-    os.environ["TWINRUN_RUN_DIR"] = os.path.dirname(os.path.abspath(out))
+def arm_from_environment():
+    """FAKE_OUT: file for the records, one JSON object a line. FAKE_LEVEL: `ops`, or `ops:1:2` with a window."""
+    level, _colon, window = os.environ.get("FAKE_LEVEL", "tensors").partition(":")
+    os.environ.setdefault("TWINRUN_RUN_DIR", os.path.dirname(os.environ["FAKE_OUT"]))
     boot = agent()
     boot.package()
     from _twinrun_agent import native
 
-    window = None
-    if ":" in level:
-        level, first, last = level.split(":")
-        window = (int(first), int(last))
-    native.install(FakeLibrary(level, window, out))
+    steps = tuple(int(n) for n in window.split(":")) if window else None
+    native.install(FakeLibrary(level, steps, os.environ["FAKE_OUT"], int(os.environ.get("FAKE_STEPS", 0))))
     boot.arm()
-    atexit.register(lambda: None)
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    runpy.run_path(script, run_name="__main__")
-
-
-if __name__ == "__main__":
-    main()

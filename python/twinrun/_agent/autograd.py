@@ -71,6 +71,8 @@ def _grad_before(args, kwargs):
     starts = args[0] if args else kwargs.get("outputs")
     inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
     starts = [starts] if tensors.is_tensor(starts) else list(starts)
+    if not T.optimizers:
+        steps.backward_begins()
     inputs = [inputs] if tensors.is_tensor(inputs) else list(inputs) if isinstance(inputs, (list, tuple)) else []
     pending = tensors.pending()
     for t in starts:
@@ -82,6 +84,12 @@ def _grad_before(args, kwargs):
 
 @hook
 def _grad_after(inputs, result):
+    if not steps.has_optimizers():
+        leaves = [t for t in inputs if tensors.is_tensor(t) and t.is_leaf]
+        for i, t in enumerate(leaves):
+            if naming.parameter(t) is None:
+                naming.give(t, "leaf#%d" % (i + 1), "")
+        steps.gradients_taken(leaves)
     if S.level < TENSORS:
         return
     pending = tensors.pending()

@@ -38,7 +38,7 @@ class Contents:
         self.parts = []     # what the digest covers
         self.values = []    # (path, text)
         self.count = 0
-        self.seen = set()
+        self.seen = {}      # id -> container; kept alive, so that no id comes back as another's
 
     def add(self, path, value, depth=0):
         if self.count >= TENSORS or depth > DEPTH:
@@ -53,15 +53,15 @@ class Contents:
         elif id(value) in self.seen:
             return
         elif isinstance(value, dict):
-            self.seen.add(id(value))
+            self.seen[id(value)] = value
             for key in list(dict.keys(value)):
                 self.add("%s[%s]" % (path, tensors._key(key)), dict.__getitem__(value, key), depth + 1)
         elif isinstance(value, (list, tuple)):
-            self.seen.add(id(value))
+            self.seen[id(value)] = value
             for i, inner in enumerate((list if isinstance(value, list) else tuple).__iter__(value)):
                 self.add("%s[%d]" % (path, i), inner, depth + 1)
         elif not isinstance(value, tensors._OPAQUE):
-            self.seen.add(id(value))
+            self.seen[id(value)] = value
             inside = _state_of(value, self.torch)
             if inside is not None:
                 self.add("%s<%s>" % (path, type(value).__name__), inside, depth + 1)

@@ -12,6 +12,14 @@ from .native import MODULES, OPS, TENSORS
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
+class _Nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        return None
+
+
 class State:
     """The process. `on` is the switch that every hook looks at first."""
 
@@ -34,8 +42,7 @@ class State:
         self.seen = {}            # category -> how often, for the coverage notes
         self.armed, self.unarmed = [], []
         self.on_begin, self.on_step, self.on_exit, self.on_fork = [], [], [], []
-        self.torch_modes = lambda: 0
-        self.without_torch_modes = None
+        self.quiet = _Nothing
 
 
 class Local(threading.local):
@@ -72,10 +79,8 @@ def hook(function):
         T.busy = True
         began = perf_counter_ns()
         try:
-            if S.torch_modes():
-                with S.without_torch_modes():
-                    return function(*args)
-            return function(*args)
+            with S.quiet():  # what we ask of a tensor is no business of the job's subclasses and function modes
+                return function(*args)
         except Exception as error:
             if not fail(function.__name__, error):
                 raise
@@ -142,7 +147,7 @@ def start():
     return True
 
 
-def _child_number():
+def child_number():
     """`3` or `3.1` in a process made by multiprocessing, equal in every run, where pids would differ."""
     module = sys.modules.get("multiprocessing.process")
     if module is None:
@@ -169,7 +174,7 @@ def identify():
     """Says who this process is. Only counts before its first record."""
     rank, world = _group()
     role = S.worker
-    number = _child_number()
+    number = child_number()
     if role is None and rank < 0 and number:
         role = "child " + number
     elif role is not None and rank < 0 and "." in number and "RANK" not in os.environ:

@@ -35,10 +35,15 @@ _LISTED_CUDA = {
 }
 
 
+# What these find in their first argument means nothing, uninitialised memory as often as not: they only write it.
+_OVERWRITING = {"bernoulli_", "normal_", "uniform_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_", "fill_",
+                "zero_", "copy_", "_foreach_copy_", "_foreach_zero_"}
+
+
 class Described:
     """What an operation's schema says."""
 
-    __slots__ = ("name", "skip", "writes", "seeded", "collective", "short")
+    __slots__ = ("name", "skip", "writes", "ignored", "ignored_names", "seeded", "collective", "short")
 
     def __init__(self, operation):
         schema = operation._schema
@@ -51,6 +56,8 @@ class Described:
         fresh = self.short.startswith(("empty", "new_empty", "_empty", "lift", "_to_cpu_", "is_same_size", "set_", "resize_"))
         self.skip = view or fresh or schema.name.startswith(("prim::", "profiler::")) or self.short == "detach"
         self.writes = [(i, a.name) for i, a in enumerate(schema.arguments) if a.name in written]
+        self.ignored_names = {a.name for a in schema.arguments if a.kwarg_only and a.name in written}
+        self.ignored = self.short in _OVERWRITING
         tags = getattr(operation, "tags", ())
         tag = getattr(getattr(_torch, "Tag", None), "nondeterministic_seeded", None)
         self.seeded = tag is not None and tag in tags
@@ -118,8 +125,8 @@ def _before(operation, args, kwargs):
     call.occurrence = _counts.get(key, 0)
     _counts[key] = call.occurrence + 1
     _count_listed(described, args)
-    values = _flat(args, [])
-    _flat(list(kwargs.values()), values)
+    values = _flat(args[1:] if described.ignored else args, [])
+    _flat([v for name, v in kwargs.items() if name not in described.ignored_names], values)
     pending = tensors.pending()
     for i, t in enumerate(values):
         pending.add(KERNEL, IN, "%s.in%d" % (described.name, i), t, call.scope, described.name, call.site, STATS | SKETCH)

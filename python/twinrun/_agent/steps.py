@@ -106,6 +106,15 @@ def backward_ended(leaves):
     _by_hand = _digests(current)
 
 
+def gradients_taken(leaves):
+    """After torch.autograd.grad without an optimizer: who asks for the gradients of leaves is about to change them."""
+    global _by_hand
+    for tensor in leaves:
+        _leaves[id(tensor)] = weakref.ref(tensor)
+    if leaves:
+        _by_hand = _digests(_hand_tensors())
+
+
 def has_optimizers():
     return bool(_optimizers)
 

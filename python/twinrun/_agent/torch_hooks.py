@@ -11,8 +11,7 @@ def arm(torch):
     from . import (amp, autograd, checkpoint, data, distributed, modules, naming, ops, optim, rng, sites, steps, tensors,
                    workers)
 
-    S.torch_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
-    S.without_torch_modes = torch._C.DisableTorchFunction
+    S.quiet = torch._C.DisableTorchFunction
     S.torch = True
     tensors.arm(torch)
     sites.arm(torch)

@@ -13,7 +13,12 @@ from .native import TENSORS
 
 @hook
 def _entered(number):
+    """The first workers of a process go by their number; those of later loaders and epochs also by their process's, which
+    counts the children of their parent and is the same in every run."""
     S.worker = "loader worker %d" % number
+    process = core.child_number().rsplit(".", 1)[-1]
+    if process and process != str(number + 1):
+        S.worker += " (process %s)" % process
 
 
 @hook
