@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define SCAN_CHUNK (64u << 10)
+#define SCAN_FIRST (4u << 10) /* an end block is found in this; a torn tail needs more */
 #define BAD_PAYLOADS 4096 /* good headers with bad payloads that are stepped over while looking for the last good block */
 
 int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset, struct twin_error *err)
@@ -84,9 +85,9 @@ int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, s
 {
     uint64_t chunk[SCAN_CHUNK / 8];
     unsigned budget = BAD_PAYLOADS;
-    uint64_t end = from < t->size ? tw_align_block(from + 1) : tw_align_block(t->size);
+    uint64_t end = from < t->size ? tw_align_block(from + 1) : tw_align_block(t->size), step = SCAN_FIRST;
     while (end > sizeof(struct tw_file_header)) {
-        uint64_t start = end > SCAN_CHUNK ? end - SCAN_CHUNK : 0;
+        uint64_t start = end > step ? end - step : 0;
         int n = tw_trace_pread(t, chunk, (size_t)(end - start), start, err);
         if (n < 0)
             return n;
@@ -99,6 +100,7 @@ int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, s
                 return look;
         }
         end = start;
+        step = step < SCAN_CHUNK ? step * 2 : step;
     }
     return TW_DAMAGED;
 }
