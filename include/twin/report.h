@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_REPORT_H
+#define TWIN_REPORT_H
+/*
+ * Reports: a verdict as text for people, JSON for programs, JUnit XML for test runners, annotations for GitHub.
+ * Room: src/report. Prints nothing: every function returns one malloc'ed string (tw_free or free). Whatever a job put into
+ * names, paths or printed lines is made harmless first: control characters and invalid UTF-8 come out as \xNN.
+ * All functions are thread-safe.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <twin/compare.h>
+#include <twin/error.h>
+#include <twin/run.h>
+
+struct twin_report {
+    const struct twin_verdict *verdict;
+    const struct twin_run *const *runs;   /* the runs that were compared, the reference first */
+    size_t run_count;
+    const char *verb;                     /* "check", "diff", "zoom": what the user typed; NULL = "check" */
+    const char *command;                  /* the job as one could type it; NULL when there is none (diff of folders) */
+    bool color;                           /* text only: ANSI colours */
+    unsigned width;                       /* text only: columns; 0 = 80, at least 40 */
+};
+
+/* What a person reads: what parted, where, what was still equal just before it, what to try next. Fits one screen.
+ * 0, or TWIN_ENOMEM. */
+int twin_report_text(const struct twin_report *r, char **out, struct twin_error *err);
+
+/* One JSON object in one line, schema twinrun.check/1 (docs: README, "JSON"). Fields may be added, never renamed; what is
+ * not known is null or absent. Ends with a newline. 0, or TWIN_ENOMEM. */
+int twin_report_json(const struct twin_report *r, char **out, struct twin_error *err);
+
+/* One JUnit test suite with one test case: a failure for "differ", an error for "error", skipped for "inconclusive". */
+int twin_report_junit(const struct twin_report *r, char **out, struct twin_error *err);
+
+/* GitHub workflow commands: one ::error, ::warning or ::notice line, at the source line of the first finding when known. */
+int twin_report_github(const struct twin_report *r, char **out, struct twin_error *err);
+
+/* The exit code that belongs to an outcome: 0 same and within-tolerance, 1 differ, 2 error, 3 inconclusive. */
+int twin_report_exit_code(enum twin_verdict_outcome o);
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_REPORT_INTERNAL_H
+#define TW_REPORT_INTERNAL_H
+/* Wording shared by the forms of a report. Everything appended here is safe for terminals. */
+#include <twin/report.h>
+
+#include "base.h"
+
+/* Appends bytes of a job's making, made printable. max: cut behind that many bytes, with "..."; 0 = whole. */
+void tw_say_safe(struct tw_buf *b, const char *s, size_t max);
+/* "grad of encoder.embed.weight", "state of torch.cpu", "sample indices" */
+void tw_say_what(struct tw_buf *b, const struct twin_finding *f);
+/* "step 17 · rank 0 · backward · grad of ...", or what happened, for findings that are no records. */
+void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks);
+/* "312 of 1,048,576 elements, at most 2 ulp, relative L2 3.1e-8"; nothing when nothing is known. */
+void tw_say_size(struct tw_buf *b, const struct twin_finding *f);
+/* One line: the verdict in a sentence. */
+void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v);
+/* "weights 17 -> loss 19 -> printed loss 24" */
+void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v);
+void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v);
+/* True for findings about records, which have a step and a phase. */
+bool tw_is_record(const struct twin_finding *f);
+/* First source line of a finding: file (malloc'ed by the buffer) and line number; false when unknown. */
+bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line);
+int tw_report_finish(struct tw_buf *b, char **out, struct twin_error *err);
+#endif

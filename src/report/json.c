@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schema twinrun.check/1. A NULL json_t (no memory) travels through jansson's packing calls and ends in TWIN_ENOMEM. */
+#include "internal.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *text(const char *s)
+{
+    char *safe = s ? tw_printable(s, strlen(s)) : NULL;
+    json_t *j = safe ? json_string(safe) : s ? NULL : json_null();
+    tw_free(safe);
+    return j;
+}
+
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *count(uint64_t n)
+{
+    return json_integer((json_int_t)(n <= INT64_MAX ? n : INT64_MAX));
+}
+
+static json_t *texts(char *const *s, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, text(s[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+/* "a\nb" -> ["a", "b"] */
+static json_t *lines(const char *s)
+{
+    json_t *list = json_array();
+    while (list && *s) {
+        size_t n = strcspn(s, "\n");
+        char *line = tw_strndup(s, n);
+        int rc = line ? json_array_append_new(list, text(line)) : -1;
+        tw_free(line);
+        if (rc != 0) {
+            json_decref(list);
+            return NULL;
+        }
+        s += n + (s[n] == '\n');
+    }
+    return list;
+}
+
+static json_t *digest(struct twin_digest d)
+{
+    char hex[33];
+    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
+    return json_string(hex);
+}
+
+static json_t *stats(const struct twin_stats *s, struct twin_digest d)
+{
+    if (s->count == 0)
+        return json_pack("{s:o}", "digest", digest(d));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "digest", digest(d), "count", count(s->count), "nan", count(s->nan),
+                     "pos_inf", count(s->pos_inf), "neg_inf", count(s->neg_inf), "zeros", count(s->zeros), "min", number(s->min),
+                     "max", number(s->max), "sum", number(s->sum), "norm", number(sqrt(s->sumsq)));
+}
+
+static const char *type_name(enum twin_finding_type t)
+{
+    static const char *const names[] = {"value", "layout", "only-a", "only-b", "order", "outcome", "output", "file", "ranks"};
+    return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
+}
+
+static json_t *finding(const struct twin_finding *f)
+{
+    const char *role = f->role == TWIN_ORIGIN ? "origin" : f->role == TWIN_CARRIER ? "carrier" : "unknown";
+    bool record = tw_is_record(f);
+    json_t *detail = json_pack(
+        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "type", type_name(f->type), "step_b", count(f->step_b), "process", text(f->process),
+        "scope", text(f->scope), "occurrence", count(f->occurrence), "text", text(f->text), "elements", record ? count(f->elements) : json_null(),
+        "changed", f->changed_known ? count(f->changed) : json_null(), "max_ulp", number(f->max_ulp), "rel_l2", number(f->rel_l2),
+        "rel_l2_exact", f->rel_l2_exact);
+    if (detail && record && f->type != TWIN_FINDING_ONLY_B && json_object_set_new(detail, "a", stats(&f->stats_a, f->digest_a)) != 0) {
+        json_decref(detail);
+        detail = NULL;
+    }
+    if (detail && record && f->type != TWIN_FINDING_ONLY_A && json_object_set_new(detail, "b", stats(&f->stats_b, f->digest_b)) != 0) {
+        json_decref(detail);
+        detail = NULL;
+    }
+    return json_pack("{s:o,s:i,s:s,s:s,s:o,s:o,s:s,s:o,s:o,s:o}", "step", count(f->step_a), "rank", (int)f->rank, "phase", twin_phase_name(f->phase),
+                     "kind", twin_kind_name(f->kind), "name", text(f->name), "layer", text(f->layer), "role", role, "op", text(f->op),
+                     "source", lines(f->site), "detail", detail);
+}
+
+static json_t *findings(const struct twin_finding *f, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, finding(&f[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *onsets(const struct twin_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->onset_count; i++) {
+        const struct twin_onset *o = &v->onsets[i];
+        json_t *item = json_pack("{s:o,s:s,s:s,s:o}", "what", text(o->what), "phase", twin_phase_name(o->phase), "kind",
+                                 twin_kind_name(o->kind), "step", count(o->step));
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *classes(const struct twin_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->class_count; i++) {
+        json_t *runs = json_array();
+        for (size_t k = 0; runs && k < v->classes[i].members; k++)
+            json_array_append_new(runs, count(v->classes[i].runs[k]));
+        json_t *step = v->classes[i].parts_at_step < 0 ? json_null() : json_integer(v->classes[i].parts_at_step);
+        if (json_array_append_new(list, json_pack("{s:o,s:o}", "runs", runs, "parts_at_step", step)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *gaps(const struct twin_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->gap_count; i++) {
+        const struct twin_gap_range *g = &v->gaps[i];
+        json_t *item = json_pack("{s:i,s:o,s:o,s:o}", "rank", (int)g->rank, "first_step", count(g->first_step), "last_step",
+                                 count(g->last_step), "records", count(g->records));
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *dirs(const struct twin_report *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < r->run_count; i++)
+        if (json_array_append_new(list, text(r->runs[i]->dir)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+/* Adds a field; a NULL value, or no object, makes *object NULL for good. */
+static void add(json_t **object, const char *key, json_t *value)
+{
+    if (!*object) {
+        json_decref(value);
+        return;
+    }
+    if (json_object_set_new(*object, key, value) != 0) {
+        json_decref(*object);
+        *object = NULL;
+    }
+}
+
+int twin_report_json(const struct twin_report *r, char **out, struct twin_error *err)
+{
+    const struct twin_verdict *v = r->verdict;
+    json_t *root = json_object();
+    add(&root, "schema", json_string("twinrun.check/1"));
+    add(&root, "outcome", json_string(twin_verdict_name(v->outcome)));
+    add(&root, "bitwise", json_string(twin_verdict_name(v->bitwise)));
+    add(&root, "runs", count(v->runs));
+    add(&root, "comparisons", count(v->comparisons));
+    add(&root, "differing", count(v->differing));
+    add(&root, "bound", json_pack("{s:o,s:o}", "p_diverge_upper", number(v->p_diverge_upper), "confidence", number(v->confidence)));
+    add(&root, "rate", json_pack("{s:o,s:o,s:o}", "value", number(v->rate), "low", number(v->rate_low), "high", number(v->rate_high)));
+    add(&root, "first", v->first ? finding(v->first) : json_null());
+    add(&root, "origins", findings(v->origins, v->origin_count));
+    add(&root, "benign", findings(v->benign, v->benign_count));
+    add(&root, "equal_before", text(v->equal_before));
+    add(&root, "equal_before_records", count(v->equal_before_records));
+    add(&root, "then", onsets(v));
+    add(&root, "drift_per_step", number(v->drift_per_step));
+    add(&root, "nonfinite", v->nonfinite[0] ? text(v->nonfinite) : json_null());
+    add(&root, "steps", json_pack("{s:o,s:o,s:o,s:b}", "reference", count(v->steps_a), "compared", count(v->steps_compared), "differing",
+                                  count(v->steps_differing), "differing_exact", v->steps_differing_exact));
+    add(&root, "records", json_pack("{s:o,s:o}", "reference", count(v->records_a), "compared", count(v->records_compared)));
+    add(&root, "b_starts_at", v->shift ? json_integer(-v->shift) : json_null());
+    add(&root, "classes", classes(v));
+    add(&root, "gaps", gaps(v));
+    add(&root, "unseen", texts(v->unseen, v->unseen_count));
+    add(&root, "notes", texts(v->notes, v->note_count));
+    add(&root, "observer", json_pack("{s:o,s:o,s:o,s:o}", "armed", texts(v->armed, v->armed_count), "unarmed", texts(v->unarmed, v->unarmed_count),
+                                     "lost_records", count(v->lost_records), "overhead_ratio", number(v->overhead_ratio)));
+    add(&root, "runs_dir", dirs(r));
+    char *dumped = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    struct tw_buf b = {0};
+    json_decref(root);
+    if (!dumped)
+        b.failed = TWIN_ENOMEM;
+    else
+        tw_buf_printf(&b, "%s\n", dumped);
+    free(dumped);
+    return tw_report_finish(&b, out, err);
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verdict for people: labelled paragraphs, wrapped with a hanging indent, short enough for one screen. */
+#include "internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <twin/stats.h>
+
+#define LABEL 8u
+#define NOTES 5u
+#define BENIGN 3u
+#define UNSEEN 5u
+
+struct page { struct tw_buf out; unsigned width; bool color; };
+
+/* Columns of well-formed UTF-8, one per code point; wide enough for what we print. */
+static size_t columns(const char *s, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)s[i] & 0xC0) != 0x80;
+    return count;
+}
+
+static void paint(struct page *p, const char *code)
+{
+    if (p->color)
+        tw_buf_puts(&p->out, code);
+}
+
+static void pad(struct page *p, size_t n)
+{
+    while (n--)
+        tw_buf_puts(&p->out, " ");
+}
+
+/* A word too long for a line (a path) is not broken: it can be copied as a whole. */
+static void wrapped(struct page *p, const char *text, size_t indent)
+{
+    size_t column = indent;
+    while (*text) {
+        size_t n = strcspn(text, " "), w = columns(text, n);
+        bool first = column == indent;
+        if (!first && column + 1 + w > p->width) {
+            tw_buf_puts(&p->out, "\n");
+            pad(p, indent);
+            column = indent;
+            first = true;
+        }
+        if (!first) {
+            tw_buf_puts(&p->out, " ");
+            column++;
+        }
+        tw_buf_append(&p->out, text, n);
+        column += w;
+        text += n;
+        size_t blanks = strspn(text, " ");
+        if (blanks > 1 && column + blanks < p->width) { /* keep what was set apart on purpose */
+            pad(p, blanks - 1);
+            column += blanks - 1;
+        }
+        text += blanks;
+    }
+    tw_buf_puts(&p->out, "\n");
+}
+
+static void label(struct page *p, const char *name)
+{
+    size_t n = strlen(name);
+    paint(p, "\033[2m");
+    tw_buf_puts(&p->out, name);
+    paint(p, "\033[0m");
+    pad(p, n < LABEL ? LABEL - n : 1);
+}
+
+/* Takes text's contents. Nothing is printed for an empty one. */
+static void paragraph(struct page *p, const char *name, struct tw_buf *text)
+{
+    if (text->failed)
+        p->out.failed = text->failed;
+    if (text->len > 0) {
+        label(p, name);
+        wrapped(p, text->data, LABEL);
+    }
+    tw_buf_free(text);
+}
+
+/* "first" has the finding's role at the right edge. */
+static void place(struct page *p, const struct twin_finding *f, bool ranks)
+{
+    struct tw_buf b = {0};
+    const char *role = !tw_is_record(f) ? "" : f->role == TWIN_ORIGIN ? "ORIGIN" : f->role == TWIN_CARRIER ? "CARRIER" : "";
+    tw_say_place(&b, f, ranks);
+    size_t used = b.failed ? 0 : LABEL + columns(b.data, b.len), need = strlen(role);
+    if (b.failed || !need || used + 2 + need > p->width) {
+        if (need)
+            tw_buf_printf(&b, "  %s", role);
+        paragraph(p, "first", &b);
+        return;
+    }
+    label(p, "first");
+    tw_buf_append(&p->out, b.data, b.len);
+    pad(p, p->width - used - need);
+    paint(p, "\033[1m");
+    tw_buf_puts(&p->out, role);
+    paint(p, "\033[0m");
+    tw_buf_puts(&p->out, "\n");
+    tw_buf_free(&b);
+}
+
+/* A part of the paragraph above: indented, with a name of its own. */
+static void part(struct page *p, const char *name, struct tw_buf *text)
+{
+    if (text->failed)
+        p->out.failed = text->failed;
+    if (text->len > 0) {
+        pad(p, LABEL);
+        paint(p, "\033[2m");
+        tw_buf_printf(&p->out, "%-7s", name);
+        paint(p, "\033[0m");
+        wrapped(p, text->data, LABEL + 7);
+    }
+    tw_buf_free(text);
+}
+
+static void source(struct page *p, const struct twin_finding *f)
+{
+    struct tw_buf b = {0};
+    tw_say_safe(&b, f->op, 80);
+    size_t n = strcspn(f->site, "\n");
+    char first[400];
+    if (n > 0) {
+        snprintf(first, sizeof first, "%.*s", (int)(n < sizeof first - 1 ? n : sizeof first - 1), f->site);
+        tw_buf_puts(&b, b.len ? "   " : "");
+        tw_say_safe(&b, first, 0);
+    }
+    part(p, f->op[0] ? "op" : "at", &b);
+    if (f->site[n] == '\n' && f->site[n + 1]) {
+        const char *next = f->site + n + 1;
+        snprintf(first, sizeof first, "%.*s", (int)(strcspn(next, "\n") < 390 ? strcspn(next, "\n") : 390), next);
+        tw_say_safe(&b, first, 0);
+        part(p, "called", &b);
+    }
+}
+
+static void also(struct page *p, const struct twin_verdict *v, bool ranks)
+{
+    struct tw_buf b = {0};
+    if (v->origin_count < 2 || !tw_is_record(v->first))
+        return;
+    for (size_t i = 1; i < v->origin_count && i < 4; i++) {
+        tw_buf_puts(&b, i > 1 ? "; " : "");
+        if (ranks && v->origins[i].rank != v->first->rank)
+            tw_buf_printf(&b, "rank %d ", v->origins[i].rank);
+        tw_say_what(&b, &v->origins[i]);
+    }
+    if (v->origin_count > 4)
+        tw_buf_printf(&b, "; %zu more", v->origin_count - 4);
+    part(p, "also", &b);
+}
+
+static bool many_ranks(const struct twin_verdict *v)
+{
+    for (size_t i = 0; i < v->origin_count; i++)
+        if (v->origins[i].rank != 0)
+            return true;
+    return v->first && v->first->rank != 0;
+}
+
+static void first(struct page *p, const struct twin_verdict *v)
+{
+    const struct twin_finding *f = v->first;
+    struct tw_buf b = {0};
+    bool ranks = many_ranks(v) || tw_is_record(f);
+    place(p, f, ranks);
+    if (!tw_is_record(f))
+        return;
+    source(p, f);
+    if (f->text[0]) {
+        tw_say_safe(&b, f->text, 200);
+        part(p, "how", &b);
+    }
+    tw_say_safe(&b, v->equal_before, 300);
+    part(p, "equal", &b);
+    tw_say_size(&b, f);
+    part(p, "size", &b);
+    also(p, v, ranks);
+    tw_say_onsets(&b, v);
+    if (isfinite(v->drift_per_step) && b.len)
+        tw_buf_printf(&b, "   drift x%.3g per step", v->drift_per_step);
+    else if (isfinite(v->drift_per_step))
+        tw_buf_printf(&b, "drift x%.3g per step", v->drift_per_step);
+    paragraph(p, "then", &b);
+}
+
+static void list(struct page *p, const char *name, char *const *items, size_t count, size_t most)
+{
+    struct tw_buf b = {0};
+    for (size_t i = 0; i < count && i < most; i++) {
+        tw_say_safe(&b, items[i], 400);
+        paragraph(p, i ? "" : name, &b);
+    }
+    if (count > most) {
+        tw_buf_printf(&b, "and %zu more: --json lists all", count - most);
+        paragraph(p, "", &b);
+    }
+}
+
+static void benign(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    for (size_t i = 0; i < v->benign_count && i < BENIGN; i++) {
+        const struct twin_finding *f = &v->benign[i];
+        tw_say_place(&b, f, false);
+        if (tw_is_record(f) && f->text[0]) {
+            tw_buf_puts(&b, ": ");
+            tw_say_safe(&b, f->text, 200);
+        }
+        paragraph(p, i ? "" : "benign", &b);
+    }
+    if (v->benign_count > BENIGN) {
+        tw_buf_printf(&b, "and %zu more: --json lists all", v->benign_count - BENIGN);
+        paragraph(p, "", &b);
+    }
+}
+
+static void rate(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    if (v->runs < 3)
+        return;
+    tw_buf_printf(&b, "%zu of %zu comparisons parted: %.0f%% (95%% interval %.0f%% to %.0f%%)", v->differing, v->comparisons,
+                  100 * v->rate, 100 * v->rate_low, 100 * v->rate_high);
+    paragraph(p, "rate", &b);
+    tw_say_classes(&b, v);
+    paragraph(p, "classes", &b);
+}
+
+/* "2 comparisons cannot exclude a divergence in up to 78% of runs; --runs 30 brings that bound to 10%" */
+static void bound(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    uint64_t runs = v->runs < 30 ? 30 : v->runs * 10;
+    if (v->comparisons == 0)
+        return;
+    tw_buf_printf(&b, "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs; --runs %llu brings that bound to %.2g%%",
+                  v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper, (unsigned long long)runs,
+                  100 * twin_stats_zero_bound(runs - 1, v->confidence));
+    paragraph(p, "", &b);
+}
+
+/* A run as the commands accept it: the first 8 digits of its id. */
+static const char *run_name(const struct twin_report *r, size_t index, char out[16])
+{
+    snprintf(out, 16, "%.8s", index < r->run_count && r->runs[index]->id ? r->runs[index]->id : "last");
+    return out;
+}
+
+/* Index of the run that the first finding was seen in: the first one outside the reference's class. */
+static size_t other_run(const struct twin_verdict *v)
+{
+    for (size_t r = 1; r < v->runs; r++) {
+        bool with_reference = false;
+        for (size_t i = 0; i < v->class_count; i++) {
+            bool has_0 = false, has_r = false;
+            for (size_t k = 0; k < v->classes[i].members; k++) {
+                has_0 |= v->classes[i].runs[k] == 0;
+                has_r |= v->classes[i].runs[k] == r;
+            }
+            with_reference |= has_0 && has_r;
+        }
+        if (!with_reference)
+            return r;
+    }
+    return 1;
+}
+
+static void next(struct page *p, const struct twin_report *r)
+{
+    const struct twin_verdict *v = r->verdict;
+    struct tw_buf b = {0};
+    char x[16], y[16];
+    if (v->outcome == TWIN_DIFFER && v->first && tw_is_record(v->first)) {
+        tw_buf_printf(&b, "twinrun show %s --step %u", run_name(r, other_run(v), y), v->first->step_b);
+        tw_buf_puts(&b, "   every record of that step");
+        paragraph(p, "next", &b);
+        if (!v->first->op[0] && r->run_count > 1) {
+            tw_buf_printf(&b, "twinrun zoom %s %s   name the operation", run_name(r, 0, x), run_name(r, other_run(v), y));
+            paragraph(p, "", &b);
+        } else if (r->command && v->runs < 10) {
+            tw_buf_puts(&b, "twinrun check --all --runs 10 -- ");
+            tw_say_safe(&b, r->command, 400);
+            tw_buf_puts(&b, "   how often?");
+            paragraph(p, "", &b);
+        }
+    } else if (v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED) {
+        tw_buf_printf(&b, "twinrun show %s   how it ended, what it printed, its processes", run_name(r, v->outcome == TWIN_FAILED ? 0 : other_run(v), y));
+        paragraph(p, "next", &b);
+    } else if (v->outcome == TWIN_INCONCLUSIVE && v->runs > 1) {
+        tw_buf_puts(&b, "twinrun doctor   what can be seen here, and why not more");
+        paragraph(p, "next", &b);
+    }
+}
+
+static void outcome_word(struct page *p, const struct twin_verdict *v)
+{
+    static const struct { const char *word, *color; } shown[] = {
+        [TWIN_SAME] = {"SAME", "\033[1;32m"}, [TWIN_WITHIN_TOLERANCE] = {"WITHIN TOLERANCE", "\033[1;32m"}, [TWIN_DIFFER] = {"DIFFER", "\033[1;31m"},
+        [TWIN_INCONCLUSIVE] = {"INCONCLUSIVE", "\033[1;33m"}, [TWIN_FAILED] = {"ERROR", "\033[1;31m"},
+    };
+    struct tw_buf b = {0};
+    const char *word = shown[v->outcome].word;
+    size_t n = strlen(word);
+    tw_say_headline(&b, v);
+    paint(p, shown[v->outcome].color);
+    tw_buf_puts(&p->out, word);
+    paint(p, "\033[0m");
+    pad(p, n < LABEL ? LABEL - n : 2);
+    if (b.failed)
+        p->out.failed = b.failed;
+    else
+        wrapped(p, b.data, n < LABEL ? LABEL : n + 2);
+    tw_buf_free(&b);
+}
+
+static void losses(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    char n[32];
+    if (v->lost_records) {
+        tw_buf_printf(&b, "the details of %s records were lost in %zu stretch%s (rings were full); their values were still compared; --lossless keeps them",
+                      tw_human_count(v->lost_records, n), v->gap_count, v->gap_count == 1 ? "" : "es");
+        paragraph(p, "gaps", &b);
+    }
+    if (v->overhead_ratio > 0.07) {
+        tw_buf_printf(&b, "+%.0f%% of the run's time: watching this closely can itself hide or cause a divergence", 100 * v->overhead_ratio);
+        paragraph(p, "watcher", &b);
+    }
+}
+
+int twin_report_text(const struct twin_report *r, char **out, struct twin_error *err)
+{
+    const struct twin_verdict *v = r->verdict;
+    struct page p = {.width = r->width == 0 ? 80 : r->width < 40 ? 40 : r->width, .color = r->color};
+    struct tw_buf b = {0};
+    outcome_word(&p, v);
+    if (v->outcome == TWIN_SAME)
+        bound(&p, v);
+    if (v->first) {
+        tw_buf_puts(&p.out, "\n");
+        first(&p, v);
+    }
+    tw_say_safe(&b, v->nonfinite, 300);
+    paragraph(&p, "nan", &b);
+    if (v->differing > 0)
+        rate(&p, v);
+    benign(&p, v);
+    if (v->outcome == TWIN_INCONCLUSIVE)
+        list(&p, "unseen", v->unseen, v->unseen_count, UNSEEN);
+    losses(&p, v);
+    list(&p, "note", v->notes, v->note_count, NOTES);
+    next(&p, r);
+    return tw_report_finish(&p.out, out, err);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DOT " \xC2\xB7 "
+
+void tw_say_safe(struct tw_buf *b, const char *s, size_t max)
+{
+    size_t n = strlen(s);
+    bool cut = max && n > max;
+    if (cut) {
+        n = max;
+        while (n > 0 && ((unsigned char)s[n] & 0xC0) == 0x80) /* not inside a UTF-8 sequence */
+            n--;
+    }
+    char *safe = tw_printable(s, n);
+    if (!safe) {
+        b->failed = TWIN_ENOMEM;
+        return;
+    }
+    tw_buf_puts(b, safe);
+    if (cut)
+        tw_buf_puts(b, "...");
+    tw_free(safe);
+}
+
+bool tw_is_record(const struct twin_finding *f)
+{
+    return f->type == TWIN_FINDING_VALUE || f->type == TWIN_FINDING_LAYOUT || f->type == TWIN_FINDING_ONLY_A ||
+           f->type == TWIN_FINDING_ONLY_B || f->type == TWIN_FINDING_ORDER;
+}
+
+static const char *prefix_of(const struct twin_finding *f)
+{
+    switch (f->kind) {
+    case TWIN_KIND_GRADIENT: return "grad of ";
+    case TWIN_KIND_GRADIENT_LOCAL: return "local grad of ";
+    case TWIN_KIND_WEIGHT: return f->phase == TWIN_PHASE_INIT ? "initial value of " : "weight ";
+    case TWIN_KIND_ACTIVATION: return "output of ";
+    case TWIN_KIND_STATE: return "state of ";
+    case TWIN_KIND_MOMENT: return "optimizer state ";
+    case TWIN_KIND_HYPER: return "hyperparameter ";
+    case TWIN_KIND_FILE: return "tensors in ";
+    case TWIN_KIND_VALUE: return "value ";
+    case TWIN_KIND_IN: return "input ";
+    case TWIN_KIND_OUT: return "output ";
+    default: return "";
+    }
+}
+
+void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
+{
+    bool root = f->kind == TWIN_KIND_ACTIVATION && strcmp(f->name, "output") == 0 && f->scope[0];
+    tw_buf_puts(b, prefix_of(f));
+    tw_say_safe(b, root ? f->scope : f->name, 120);
+    bool loader = (f->kind == TWIN_KIND_BATCH || f->kind == TWIN_KIND_INDICES) && f->scope[0];
+    if (loader) {
+        tw_buf_puts(b, " of ");
+        tw_say_safe(b, f->scope, 60);
+    }
+    if (f->occurrence > 0)
+        tw_buf_printf(b, " (number %u of the step)", f->occurrence + 1);
+}
+
+void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
+{
+    if (!tw_is_record(f)) {
+        bool named = f->type == TWIN_FINDING_OUTCOME || f->type == TWIN_FINDING_RANKS;
+        if (named && f->name[0]) {
+            tw_say_safe(b, f->name, 60);
+            tw_buf_puts(b, ": ");
+        }
+        tw_say_safe(b, f->text[0] ? f->text : f->name, 600);
+        return;
+    }
+    tw_buf_printf(b, "step %u", f->step_a);
+    if (f->step_b != f->step_a)
+        tw_buf_printf(b, " (%u in run 2)", f->step_b);
+    if (ranks || f->rank != 0)
+        tw_buf_printf(b, DOT "rank %d", f->rank);
+    if (strcmp(f->process, "main") != 0 && f->process[0]) {
+        tw_buf_puts(b, DOT);
+        tw_say_safe(b, f->process, 40);
+    }
+    if (f->kind != TWIN_KIND_VALUE)
+        tw_buf_printf(b, DOT "%s", twin_phase_name(f->phase));
+    tw_buf_puts(b, DOT);
+    tw_say_what(b, f);
+}
+
+static void comma(struct tw_buf *b, size_t start)
+{
+    if (b->len > start)
+        tw_buf_puts(b, ", ");
+}
+
+/* 3.1e-8, where printf would say 3.1e-08 */
+static void scientific(struct tw_buf *b, double x)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.1e", x);
+    char *e = strchr(text, 'e');
+    if (e)
+        tw_buf_printf(b, "%.*se%d", (int)(e - text), text, atoi(e + 1));
+}
+
+void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
+{
+    char x[32], y[32];
+    size_t start = b->len;
+    if (f->type != TWIN_FINDING_VALUE)
+        return;
+    if (f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan && !f->stats_b.nan)
+        tw_buf_printf(b, "%.9g against %.9g", f->stats_a.sum, f->stats_b.sum);
+    else if (f->changed_known && f->elements)
+        tw_buf_printf(b, "%s of %s elements", tw_human_count(f->changed, x), tw_human_count(f->elements, y));
+    else if (f->elements)
+        tw_buf_printf(b, "%s element%s", tw_human_count(f->elements, x), f->elements == 1 ? "" : "s");
+    uint64_t bad_a = f->stats_a.nan + f->stats_a.pos_inf + f->stats_a.neg_inf;
+    uint64_t bad_b = f->stats_b.nan + f->stats_b.pos_inf + f->stats_b.neg_inf;
+    if (bad_a != bad_b) {
+        comma(b, start);
+        tw_buf_printf(b, "NaN or Inf: %s in run 1, %s in the other", tw_human_count(bad_a, x), tw_human_count(bad_b, y));
+    }
+    if (!isnan(f->max_ulp)) {
+        comma(b, start);
+        tw_buf_printf(b, isinf(f->max_ulp) ? "one is NaN" : "at most %.0f ulp", f->max_ulp);
+    }
+    if (isfinite(f->rel_l2)) {
+        comma(b, start);
+        tw_buf_puts(b, f->rel_l2_exact ? "relative L2 " : "relative L2 about ");
+        scientific(b, f->rel_l2);
+    }
+}
+
+void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
+{
+    char steps[32], records[32], all[32];
+    switch (v->outcome) {
+    case TWIN_SAME:
+        if (v->steps_compared)
+            tw_buf_printf(b, "%s step%s, ", tw_human_count(v->steps_compared, steps), v->steps_compared == 1 ? "" : "s");
+        tw_buf_printf(b, "%s records, bit for bit, in %zu runs", tw_human_count(v->records_compared, records), v->runs);
+        return;
+    case TWIN_WITHIN_TOLERANCE: tw_buf_puts(b, "bit for bit they differ "); break;
+    case TWIN_INCONCLUSIVE: tw_buf_puts(b, v->runs < 2 ? "one run alone says nothing" : "no difference was found, but not enough was seen to say \"same\""); return;
+    case TWIN_FAILED: tw_buf_printf(b, v->runs == 1 ? "the job failed" : "the job failed in every one of %zu runs", v->runs); return;
+    case TWIN_DIFFER: break;
+    }
+    if (v->first && tw_is_record(v->first)) {
+        if (v->steps_differing > 1 || !v->steps_differing_exact)
+            tw_buf_printf(b, "from step %u on (%s%s of %s steps)", v->first->step_a, v->steps_differing_exact ? "" : "at least ",
+                          tw_human_count(v->steps_differing, steps), tw_human_count(v->steps_compared, all));
+        else
+            tw_buf_printf(b, "in step %u", v->first->step_a);
+    } else if (v->first && v->first->type == TWIN_FINDING_OUTCOME) {
+        tw_buf_puts(b, "in how the runs ended");
+    } else if (v->first && v->first->type == TWIN_FINDING_RANKS) {
+        tw_buf_puts(b, "in which processes recorded");
+    } else {
+        tw_buf_puts(b, v->first && v->first->type == TWIN_FINDING_FILE ? "in a file the job wrote" : "in what the job printed");
+    }
+}
+
+void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v)
+{
+    size_t said = 0;
+    for (size_t i = 0; i < v->onset_count && said < 8; i++) {
+        const struct twin_onset *o = &v->onsets[i];
+        bool again = v->first && o->phase == v->first->phase && o->kind == v->first->kind && o->phase != TWIN_PHASE_OUTPUT;
+        if (again)
+            continue;
+        tw_buf_puts(b, said++ ? " -> " : "");
+        tw_say_safe(b, o->what, 60);
+        tw_buf_printf(b, " %u", o->step);
+    }
+}
+
+void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
+{
+    for (size_t i = 0; i < v->class_count && i < 6; i++) {
+        const struct twin_class *c = &v->classes[i];
+        tw_buf_printf(b, "%s%s", i ? "; " : "", c->members == 1 ? "run" : "runs");
+        for (size_t k = 0; k < c->members && k < 8; k++)
+            tw_buf_printf(b, "%s%zu", k ? "," : " ", c->runs[k] + 1);
+        tw_buf_puts(b, c->members > 8 ? ",..." : "");
+        if (c->parts_at_step < 0)
+            tw_buf_puts(b, c->members > 1 ? " agree" : "");
+        else
+            tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "", (long long)c->parts_at_step);
+    }
+    if (v->class_count > 6)
+        tw_buf_printf(b, "; %zu more classes", v->class_count - 6);
+}
+
+bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line)
+{
+    size_t end = strcspn(f->site, "\n");
+    for (size_t i = 0; i + 1 < end; i++) {
+        size_t digits = strspn(f->site + i + 1, "0123456789");
+        if (f->site[i] != ':' || digits == 0 || (i + 1 + digits < end && f->site[i + 1 + digits] != ' '))
+            continue;
+        tw_buf_append(file, f->site, i);
+        *line = strtoul(f->site + i + 1, NULL, 10);
+        return i > 0;
+    }
+    return false;
+}
+
+int tw_report_finish(struct tw_buf *b, char **out, struct twin_error *err)
+{
+    *out = tw_buf_steal(b);
+    return *out ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory writing the report");
+}
+
+int twin_report_exit_code(enum twin_verdict_outcome o)
+{
+    switch (o) {
+    case TWIN_SAME:
+    case TWIN_WITHIN_TOLERANCE: return 0;
+    case TWIN_DIFFER: return 1;
+    case TWIN_INCONCLUSIVE: return 3;
+    default: return 2;
+    }
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reports of verdicts made by hand. Text is compared as a whole; JSON is read back by jansson. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <twin/report.h>
+
+#include "base.h"
+
+static struct twin_run run_a = {.dir = (char *)"/h/runs/one", .id = (char *)"1f2e3d4c5b6a79880000000000000000", .wall_s = 12.4};
+static struct twin_run run_b = {.dir = (char *)"/h/runs/two", .id = (char *)"9a8b7c6d5b6a79880000000000000000", .wall_s = 12.5};
+static const struct twin_run *runs[2] = {&run_a, &run_b};
+
+static struct twin_finding gradient(void)
+{
+    return (struct twin_finding){
+        .type = TWIN_FINDING_VALUE, .role = TWIN_ORIGIN, .step_a = 17, .step_b = 17, .process = (char *)"main", .phase = TWIN_PHASE_BACKWARD,
+        .kind = TWIN_KIND_GRADIENT, .layer = (char *)"backward", .name = (char *)"encoder.embed.weight", .scope = (char *)"Net",
+        .op = (char *)"aten::embedding_dense_backward", .site = (char *)"model.py:88 in forward\ntrain.py:12 in main", .text = (char *)"",
+        .rel_l2 = 3.1e-8, .rel_l2_exact = true, .max_ulp = 2, .changed = 312, .elements = 1048576, .changed_known = true};
+}
+
+static size_t reference_alone[1] = {0}, other_alone[1] = {1};
+static struct twin_class two_classes[2] = {{1, reference_alone, -1}, {1, other_alone, 17}};
+
+static struct twin_verdict differing(struct twin_finding *f)
+{
+    static struct twin_onset onsets[3];
+    onsets[0] = (struct twin_onset){(char *)"weights", TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, 17};
+    onsets[1] = (struct twin_onset){(char *)"loss", TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, 19};
+    onsets[2] = (struct twin_onset){(char *)"printed loss", TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, 24};
+    static struct twin_finding benign;
+    benign = (struct twin_finding){.type = TWIN_FINDING_FILE, .phase = TWIN_PHASE_OUTPUT, .kind = TWIN_KIND_FILE, .process = (char *)"main",
+                                   .layer = (char *)"artifact", .name = (char *)"checkpoint.pt", .scope = (char *)"", .op = (char *)"", .site = (char *)"",
+                                   .text = (char *)"checkpoint.pt: file bytes differ, tensors equal", .rel_l2 = NAN, .max_ulp = NAN};
+    return (struct twin_verdict){
+        .outcome = TWIN_DIFFER, .bitwise = TWIN_DIFFER, .runs = 2, .comparisons = 1, .differing = 1, .p_diverge_upper = 1, .confidence = .95,
+        .rate = 1, .rate_low = .025, .rate_high = 1, .first = f, .origins = f, .origin_count = 1, .benign = &benign, .benign_count = 1,
+        .onsets = onsets, .onset_count = 3, .equal_before = (char *)"batch, weights, activations and loss of step 17 (214 records)",
+        .equal_before_records = 214, .steps_a = 300, .steps_compared = 300, .steps_differing = 283, .steps_differing_exact = true,
+        .records_a = 41220, .drift_per_step = 1.9, .nonfinite = (char *)"", .overhead_ratio = .012, .classes = two_classes, .class_count = 2};
+}
+
+static struct twin_verdict same(void)
+{
+    return (struct twin_verdict){.outcome = TWIN_SAME, .bitwise = TWIN_SAME, .runs = 3, .comparisons = 2, .p_diverge_upper = .7763932022500211,
+                                 .confidence = .95, .equal_before = (char *)"", .nonfinite = (char *)"", .steps_a = 300, .steps_compared = 300,
+                                 .records_a = 41220, .records_compared = 41220, .drift_per_step = NAN, .overhead_ratio = NAN};
+}
+
+static char *text(const struct twin_verdict *v, unsigned width, bool color)
+{
+    struct twin_report r = {.verdict = v, .runs = runs, .run_count = 2, .command = "python train.py", .width = width, .color = color};
+    char *out = NULL;
+    assert_int_equal(twin_report_text(&r, &out, NULL), 0);
+    return out;
+}
+
+static void check_text(const char *actual, const char *expected)
+{
+    if (strcmp(actual, expected) != 0)
+        fprintf(stderr, "--- expected\n%s--- actual\n%s---\n", expected, actual);
+    assert_string_equal(actual, expected);
+}
+
+static void differ_text(void **state)
+{
+    (void)state;
+    struct twin_finding f = gradient();
+    struct twin_verdict v = differing(&f);
+    char *out = text(&v, 0, false);
+    check_text(out,
+               "DIFFER  from step 17 on (283 of 300 steps)\n"
+               "\n"
+               "first   step 17 \xC2\xB7 rank 0 \xC2\xB7 backward \xC2\xB7 grad of encoder.embed.weight        ORIGIN\n"
+               "        op     aten::embedding_dense_backward   model.py:88 in forward\n"
+               "        called train.py:12 in main\n"
+               "        equal  batch, weights, activations and loss of step 17 (214 records)\n"
+               "        size   312 of 1,048,576 elements, at most 2 ulp, relative L2 3.1e-8\n"
+               "then    weights 17 -> loss 19 -> printed loss 24   drift x1.9 per step\n"
+               "benign  checkpoint.pt: file bytes differ, tensors equal\n"
+               "next    twinrun show 9a8b7c6d --step 17   every record of that step\n"
+               "        twinrun check --all --runs 10 -- python train.py   how often?\n");
+    tw_free(out);
+}
+
+static void same_text(void **state)
+{
+    (void)state;
+    struct twin_verdict v = same();
+    char *out = text(&v, 0, false);
+    check_text(out, "SAME    300 steps, 41,220 records, bit for bit, in 3 runs\n"
+                    "        2 comparisons cannot exclude a divergence in up to 78% of runs; --runs\n"
+                    "        30 brings that bound to 9.8%\n");
+    tw_free(out);
+}
+
+static void inconclusive_and_error_text(void **state)
+{
+    (void)state;
+    struct twin_verdict v = same();
+    char *unseen[] = {(char *)"batches or inputs: at no step"}, *notes[] = {(char *)"run 1: exit code 1, 0 steps recorded"};
+    v.outcome = v.bitwise = TWIN_INCONCLUSIVE;
+    v.unseen = unseen;
+    v.unseen_count = 1;
+    char *out = text(&v, 0, false);
+    check_text(out, "INCONCLUSIVE  no difference was found, but not enough was seen to say \"same\"\n"
+                    "unseen  batches or inputs: at no step\n"
+                    "next    twinrun doctor   what can be seen here, and why not more\n");
+    tw_free(out);
+    v.outcome = v.bitwise = TWIN_FAILED;
+    v.notes = notes;
+    v.note_count = 1;
+    out = text(&v, 0, false);
+    check_text(out, "ERROR   the job failed in every one of 3 runs\n"
+                    "note    run 1: exit code 1, 0 steps recorded\n"
+                    "next    twinrun show 1f2e3d4c   how it ended, what it printed, its processes\n");
+    tw_free(out);
+}
+
+/* Whatever a job names its tensors, and at whatever width: no control byte gets out, no line of words is too long. */
+static void hostile_names(void **state)
+{
+    (void)state;
+    struct twin_finding f = gradient();
+    struct twin_verdict v = differing(&f);
+    char *notes[] = {(char *)"\033]0;owned\007 \xff\xfe <b>&amp; ]]> %0A::error::x"};
+    f.name = (char *)"\033[31mw\r\n\001\xc3\x28";
+    f.site = (char *)"a,b:c%.py:7 in f";
+    v.notes = notes;
+    v.note_count = 1;
+    for (unsigned width = 40; width < 120; width += 7) {
+        char *out = text(&v, width, false);
+        for (const char *p = out; *p; p++)
+            assert_true((unsigned char)*p >= 0x20 || *p == '\n');
+        tw_free(out);
+    }
+    struct twin_report r = {.verdict = &v, .runs = runs, .run_count = 2, .command = "python \"<x>\" & y"};
+    char *out;
+    assert_int_equal(twin_report_junit(&r, &out, NULL), 0);
+    assert_null(strchr(out, '\033'));
+    assert_non_null(strstr(out, "python &quot;&lt;x&gt;&quot; &amp; y"));
+    assert_null(strstr(out, "<b>"));
+    assert_non_null(strstr(out, "failures=\"1\" errors=\"0\" skipped=\"0\""));
+    tw_free(out);
+    assert_int_equal(twin_report_github(&r, &out, NULL), 0);
+    assert_true(tw_starts(out, "::error file=a%2Cb%3Ac%25.py,line=7,title=twinrun%3A differ::from step 17 on"));
+    assert_ptr_equal(strchr(out, '\n'), out + strlen(out) - 1);
+    tw_free(out);
+}
+
+static void color_only_when_asked(void **state)
+{
+    (void)state;
+    struct twin_finding f = gradient();
+    struct twin_verdict v = differing(&f);
+    char *plain = text(&v, 0, false), *colored = text(&v, 0, true), *w = colored;
+    assert_null(strchr(plain, '\033'));
+    assert_non_null(strchr(colored, '\033'));
+    for (const char *p = colored; *p;) { /* without its escapes it is the plain one */
+        if (*p == '\033')
+            p += strcspn(p, "m") + 1;
+        else
+            *w++ = *p++;
+    }
+    *w = '\0';
+    assert_string_equal(colored, plain);
+    tw_free(plain);
+    tw_free(colored);
+}
+
+static void json_contract(void **state)
+{
+    (void)state;
+    struct twin_finding f = gradient();
+    struct twin_verdict v = differing(&f);
+    struct twin_report r = {.verdict = &v, .runs = runs, .run_count = 2};
+    char *out;
+    json_error_t e;
+    assert_int_equal(twin_report_json(&r, &out, NULL), 0);
+    json_t *j = json_loads(out, JSON_REJECT_DUPLICATES, &e), *first = json_object_get(j, "first"), *detail = json_object_get(first, "detail");
+    assert_non_null(j);
+    assert_string_equal(json_string_value(json_object_get(j, "schema")), "twinrun.check/1");
+    assert_string_equal(json_string_value(json_object_get(j, "outcome")), "differ");
+    assert_int_equal(json_integer_value(json_object_get(j, "runs")), 2);
+    assert_int_equal(json_integer_value(json_object_get(j, "differing")), 1);
+    assert_true(json_real_value(json_object_get(json_object_get(j, "bound"), "p_diverge_upper")) == 1);
+    assert_true(json_real_value(json_object_get(json_object_get(j, "bound"), "confidence")) == .95);
+    assert_int_equal(json_integer_value(json_object_get(first, "step")), 17);
+    assert_int_equal(json_integer_value(json_object_get(first, "rank")), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "phase")), "backward");
+    assert_string_equal(json_string_value(json_object_get(first, "kind")), twin_kind_name(TWIN_KIND_GRADIENT));
+    assert_string_equal(json_string_value(json_object_get(first, "name")), "encoder.embed.weight");
+    assert_string_equal(json_string_value(json_object_get(first, "layer")), "backward");
+    assert_string_equal(json_string_value(json_object_get(first, "role")), "origin");
+    assert_string_equal(json_string_value(json_object_get(first, "op")), "aten::embedding_dense_backward");
+    assert_int_equal(json_array_size(json_object_get(first, "source")), 2);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(first, "source"), 1)), "train.py:12 in main");
+    assert_int_equal(json_integer_value(json_object_get(detail, "changed")), 312);
+    assert_true(json_real_value(json_object_get(detail, "rel_l2")) == 3.1e-8);
+    assert_int_equal(json_array_size(json_object_get(j, "origins")), 1);
+    assert_int_equal(json_array_size(json_object_get(j, "benign")), 1);
+    json_t *observer = json_object_get(j, "observer");
+    assert_true(json_is_array(json_object_get(observer, "armed")) && json_is_array(json_object_get(observer, "unarmed")));
+    assert_true(json_is_integer(json_object_get(observer, "lost_records")) && json_is_real(json_object_get(observer, "overhead_ratio")));
+    assert_string_equal(json_string_value(json_array_get(json_object_get(j, "runs_dir"), 1)), "/h/runs/two");
+    assert_ptr_equal(strchr(out, '\n'), out + strlen(out) - 1);
+    json_decref(j);
+    tw_free(out);
+    v = same(); /* what is not known is null */
+    assert_int_equal(twin_report_json(&r, &out, NULL), 0);
+    j = json_loads(out, 0, &e);
+    assert_true(json_is_null(json_object_get(j, "first")));
+    assert_true(json_is_null(json_object_get(json_object_get(j, "observer"), "overhead_ratio")));
+    json_decref(j);
+    tw_free(out);
+}
+
+static void exit_codes(void **state)
+{
+    (void)state;
+    assert_int_equal(twin_report_exit_code(TWIN_SAME), 0);
+    assert_int_equal(twin_report_exit_code(TWIN_WITHIN_TOLERANCE), 0);
+    assert_int_equal(twin_report_exit_code(TWIN_DIFFER), 1);
+    assert_int_equal(twin_report_exit_code(TWIN_FAILED), 2);
+    assert_int_equal(twin_report_exit_code(TWIN_INCONCLUSIVE), 3);
+}
+
+static void every_allocation_failure(void **state)
+{
+    (void)state;
+    struct twin_finding f = gradient();
+    struct twin_verdict v = differing(&f);
+    struct twin_report r = {.verdict = &v, .runs = runs, .run_count = 2, .command = "x"};
+    int (*const form[4])(const struct twin_report *, char **, struct twin_error *) = {twin_report_text, twin_report_json, twin_report_junit, twin_report_github};
+    for (int i = 0; i < 4; i++) {
+        char *whole = NULL;
+        assert_int_equal(form[i](&r, &whole, NULL), 0);
+        for (uint64_t n = 1;; n++) {
+            char *out = NULL;
+            tw_alloc_fail_at(n, false);
+            int rc = form[i](&r, &out, NULL);
+            tw_alloc_fail_at(0, false);
+            assert_true(rc == 0 || (rc == TWIN_ENOMEM && !out));
+            if (rc == 0) {
+                assert_string_equal(out, whole);
+                tw_free(out);
+                break;
+            }
+        }
+        tw_free(whole);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(differ_text), cmocka_unit_test(same_text), cmocka_unit_test(inconclusive_and_error_text),
+        cmocka_unit_test(hostile_names), cmocka_unit_test(color_only_when_asked), cmocka_unit_test(json_contract),
+        cmocka_unit_test(exit_codes), cmocka_unit_test(every_allocation_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
