@@ -58,7 +58,7 @@ struct twin_launch_options {
 struct twin_run_process {
     int pid, ppid;
     char *argv;       /* joined by spaces, cut at 4 KiB */
-    bool armed;       /* the agent spoke from inside it */
+    bool armed;       /* the agent spoke from inside it, or its library is mapped there */
     char *why;        /* when not armed: what is known ("static binary", "environment not passed on", ...); may be NULL */
     bool outlived;    /* still alive when the job's main process had ended (daemon) */
 };
@@ -78,7 +78,7 @@ struct twin_run {
     char *id;                 /* 32 hex digits */
     char *label;              /* "" when none */
     char **argv; size_t argc;
-    char *cwd;
+    char *cwd;                /* the folder in which the job ran: <dir>/work with fresh_dir */
     char *host;
     int64_t start_realtime_ns;
     double wall_s;            /* wall time of the job */
@@ -102,7 +102,10 @@ struct twin_run {
 };
 
 /* Runs the command to its end. 0 when a run folder was written, whatever the job did (also when it could not be started).
- * Errors: TWIN_EIO/TWIN_ENOENT (home not writable), TWIN_EINVAL, TWIN_ENOMEM. Not thread-safe (installs signal handlers). */
+ * Errors: TWIN_EIO (home not writable or full), TWIN_EINVAL, TWIN_ENOMEM, TWIN_ELIMIT (too large for fresh_dir).
+ * Not thread-safe: while the job runs, stop signals are held and read here (no handler is installed; they are let through
+ * again before the return), the process is a subreaper, and any child of it that ends is reaped. The caller flushes its own
+ * stdout and stderr first. On Ctrl-C or SIGTERM the outcome is TWIN_RUN_INTERRUPTED and the signal is used up. */
 int twin_launch(const struct twin_launch_options *o, struct twin_run **out, struct twin_error *err);
 
 /* Loads run.json of a run folder (also of one whose launcher was killed: outcome is then TWIN_RUN_INTERRUPTED with a message).

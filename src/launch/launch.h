@@ -98,6 +98,7 @@ struct tw_stream {
     int sink;            /* where it is passed on to; -1 = nowhere (any more) */
     bool sink_is_ours;   /* opened by us without blocking; else the process's own descriptor */
     bool sink_is_socket;
+    bool muted;          /* what comes now was caused by our stopping the job: read and thrown away */
     bool pty;
     int terminal;        /* descriptor whose window size the pty follows */
     int store;           /* file in the run folder; -1 = no more */
@@ -113,6 +114,7 @@ int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, bool show, 
 void tw_stream_pump(struct tw_stream *s);       /* source is readable */
 void tw_stream_pass_on(struct tw_stream *s);    /* sink is writable, or was never asked */
 bool tw_stream_is_stuck(const struct tw_stream *s); /* has something that the sink did not take yet */
+void tw_stream_mute(struct tw_stream *s);       /* takes what is in the pipe, then mutes */
 void tw_stream_job_ended(struct tw_stream *s);
 bool tw_stream_drained(const struct tw_stream *s);
 void tw_stream_resize(struct tw_stream *s);     /* after SIGWINCH */

@@ -145,6 +145,8 @@ void tw_stream_pump(struct tw_stream *s)
     if (s->source < 0 || tw_stream_is_stuck(s))
         return;
     ssize_t n = read(s->source, s->chunk, CHUNK_BYTES);
+    if (n < 0 && errno == EAGAIN)
+        s->must_drain = 0; /* empty, whatever the count said (a pseudo-terminal's may be too high) */
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (n <= 0) { /* a pseudo-terminal whose last writer closed it says EIO */
@@ -152,6 +154,8 @@ void tw_stream_pump(struct tw_stream *s)
         s->must_drain = 0;
         return;
     }
+    if (s->muted)
+        return;
     s->bytes += (uint64_t)n;
     s->must_drain -= s->must_drain < (uint64_t)n ? s->must_drain : (uint64_t)n;
     EVP_DigestUpdate(s->sha, s->chunk, (size_t)n);
@@ -186,10 +190,19 @@ bool tw_stream_is_stuck(const struct tw_stream *s)
     return s->chunk_off < s->chunk_len;
 }
 
+void tw_stream_mute(struct tw_stream *s)
+{
+    tw_stream_job_ended(s);
+    while (s->must_drain > 0 && !tw_stream_is_stuck(s))
+        tw_stream_pump(s);
+    s->must_drain = 0;
+    s->muted = true;
+}
+
 void tw_stream_job_ended(struct tw_stream *s)
 {
     int waiting = 0;
-    if (s->source >= 0 && ioctl(s->source, FIONREAD, &waiting) == 0 && waiting > 0)
+    if (s->source >= 0 && !s->muted && ioctl(s->source, FIONREAD, &waiting) == 0 && waiting > 0)
         s->must_drain = (uint64_t)waiting;
 }
 

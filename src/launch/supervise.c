@@ -115,6 +115,9 @@ static void tick(struct tw_job *job, uint64_t now)
     if (job->ended || job->stop != TW_STOP_NO || (!stop && job->steps_reached < 2))
         return;
     ask_to_stop(job, stop ? TW_STOP_ASKED : TW_STOP_STEPS, now, GRACE_STOP_MS);
+    /* The complaints of a job that is ended in the middle are our doing, not its output. */
+    tw_stream_mute(&job->stream[0]);
+    tw_stream_mute(&job->stream[1]);
     tw_tree_kill(job->tree, SIGTERM, TW_KILL_ALL);
 }
 
@@ -202,7 +205,7 @@ void tw_supervise(struct tw_job *job)
         for (int i = 0; i < 2; i++) {
             if (p[P_OUT_SINK + i].revents)
                 tw_stream_pass_on(&job->stream[i]);
-            if (p[P_OUT + i].revents)
+            if (p[P_OUT + i].revents || job->ended)
                 tw_stream_pump(&job->stream[i]);
         }
         if (p[P_IN].revents || p[P_IN_SINK].revents)

@@ -300,6 +300,12 @@ def test_asked_to_stop(work):
     assert not alive(int((work / "pid").read_text()))
 
 
+def test_what_a_stopped_job_complains_about_is_not_its_output(work):
+    job = "trap 'echo complaint; echo complaint >&2; exit 1' TERM; echo line; while :; do sleep 0.05; done"
+    r = launch(work, ["bash", "-c", job], "--show", "--stop-after", 3)
+    assert (r.json["outcome"], r.stdout, r.stderr, r.stored("stdout")) == ("stopped", b"line\n", b"", b"line\n")
+
+
 def test_killed_launcher_leaves_a_readable_run(work):
     env = environment(work)
     p = start(work, ["bash", "-c", "echo out; echo $$ >pid; exec sleep 1000"], env=env)
