@@ -213,6 +213,34 @@ static void find(const struct plan *p, const char *how, uint64_t total)
     printf("trace_first_divergence_%s_read %.4f percent\n", how, 100.0 * (double)read / (double)total);
 }
 
+static int count(void *user, const struct twin_trace_record *r)
+{
+    *(uint64_t *)user += r->seq;
+    return 0;
+}
+
+/* Reading all of it, from the page cache. */
+static void measure_walk(const struct plan *p)
+{
+    char path[4096];
+    struct twin_trace *t;
+    struct twin_error err = TWIN_ERROR_INIT;
+    uint64_t sum = 0;
+    path_of(path, sizeof path, p, 'a', 0);
+    if (twin_trace_open(path, &t, &err) != 0)
+        stop(err.message);
+    double bytes = (double)twin_trace_info(t)->file_bytes, seconds[3];
+    for (int i = 0; i < 3; i++) {
+        double t0 = now_s();
+        int rc = i < 2 ? twin_trace_walk(t, count, NULL, &sum, &err) : twin_trace_verify(t, &err);
+        seconds[i] = now_s() - t0;
+        if (rc != 0)
+            stop(err.message);
+    }
+    printf("trace_walk %.2f GB/s\ntrace_verify %.2f GB/s\n", 1e-9 * bytes / seconds[1], 1e-9 * bytes / seconds[2]);
+    twin_trace_close(t);
+}
+
 static void measure_search(struct plan *p)
 {
     uint64_t total = 0;
@@ -225,6 +253,7 @@ static void measure_search(struct plan *p)
     printf("trace_set_bytes %.3f GB\ntrace_set_written %.1f s\n", 1e-9 * (double)total, now_s() - t0);
     find(p, "cold", total);
     find(p, "warm", total);
+    measure_walk(p);
     for (unsigned r = 0; r < p->ranks; r++)
         for (char set = 'a'; set <= 'b'; set++) {
             char path[4096];

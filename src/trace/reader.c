@@ -108,6 +108,9 @@ int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, s
 int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *b, struct twin_error *err)
 {
     uint64_t chunk[SCAN_CHUNK / 8];
+    int here = tw_trace_header(t, tw_align_block(from), b, err);
+    if (here != TW_DAMAGED)
+        return here;
     for (uint64_t start = tw_align_block(from); start < t->size; start += SCAN_CHUNK) {
         int n = tw_trace_pread(t, chunk, sizeof chunk, start, err);
         if (n < 0)
