@@ -131,8 +131,8 @@ def _before(operation, args, kwargs):
     for i, t in enumerate(values):
         pending.add(KERNEL, IN, "%s.in%d" % (described.name, i), t, call.scope, described.name, call.site, STATS | SKETCH)
     if described.seeded:
-        pending.add(KERNEL, IN, described.name + ".generator", _generator(values, kwargs), call.scope, described.name,
-                    call.site, 0)
+        state = _generator(values, kwargs)  # held until the flush: it is read there
+        pending.add(KERNEL, IN, described.name + ".generator", state, call.scope, described.name, call.site, 0)
     call.links = pending.flush(links=()) or ()
     call.written = [args[i] if i < len(args) else kwargs.get(name) for i, name in described.writes]
     call.kept = replay.wanted(described.name, call.scope, call.occurrence)
