@@ -34,6 +34,11 @@ static int64_t ordered(uint64_t bits, struct format f)
     return bits & sign ? -(int64_t)(bits & (sign - 1)) : (int64_t)bits;
 }
 
+static uint64_t ulp_between(int64_t x, int64_t y)
+{
+    return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
+}
+
 static double value_of(uint64_t bits, struct format f)
 {
     uint64_t mantissa = bits & ((UINT64_C(1) << f.mantissa_bits) - 1);
@@ -83,7 +88,7 @@ bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype 
             if (f.bytes && (isnan(u) || isnan(w)))
                 out->max_ulp = INFINITY;
             else if (f.bytes)
-                out->max_ulp = fmax(out->max_ulp, fabs((double)ordered(p, f) - (double)ordered(q, f)));
+                out->max_ulp = fmax(out->max_ulp, (double)ulp_between(ordered(p, f), ordered(q, f)));
             distance += isfinite(u) && isfinite(w) ? (u - w) * (u - w) : INFINITY;
         }
         out->changed += changed;

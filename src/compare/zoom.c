@@ -56,7 +56,6 @@ static char *op_of(struct tw_cmp *c, const struct tw_view *v, const struct tw_re
 /* The first kernel difference in execution order, and what kind of place that is. */
 static bool find_operation(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct found *out)
 {
-    bool drew = false;
     for (size_t i = 0; i < d->count; i++) {
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
@@ -64,14 +63,13 @@ static bool find_operation(struct tw_cmp *c, const struct tw_stepdiff *d, const 
         if (!tw_diff_significant(&d->d[i]))
             continue;
         if (!is_kernel(r)) {
-            drew |= r->kind == TWIN_KIND_STATE;
+            out->drew |= r->kind == TWIN_KIND_STATE;
             continue;
         }
         op_length(tw_rec_name(v, r), &input, &out->number);
         out->a = d->d[i].a == TW_NONE ? NULL : &a->rec[d->d[i].a];
         out->b = d->d[i].b == TW_NONE ? NULL : &b->rec[d->d[i].b];
-        out->drew = drew;
-        out->origin = !input && r->kind != TWIN_KIND_IN && r->kind != TWIN_KIND_STATE && !drew;
+        out->origin = !input && r->kind != TWIN_KIND_IN && r->kind != TWIN_KIND_STATE && !out->drew;
         out->op = op_of(c, v, r);
         out->site = tw_cmp_copy(c, tw_rec_site(v, r));
         for (const struct tw_rec *p = r; (input || r->kind == TWIN_KIND_IN) && p-- > v->rec;) {
@@ -179,41 +177,35 @@ static void show(struct tw_cmp *c, const struct found *op, uint32_t step, const 
         merge(c, &c->v->origins[0], op);
 }
 
-/* One pair of processes. *done when an operation was found: it is shown in the verdict, or only named when suspect is given. */
-static int zoom_pair(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, const struct twin_run *za, const struct twin_run *zb,
-                     struct suspect *suspect, bool *parted, bool *done, struct twin_error *err)
+struct zoom {
+    const struct tw_pair *pair;
+    int64_t shift;
+    const struct twin_run *a, *b;
+    struct suspect *suspect;  /* when set the operation is only named, not shown in the verdict */
+    bool parted, done, drew;  /* drew: a generator differed in this step or an earlier one */
+};
+
+/* Looks for an operation in one step. A generator that differed in an earlier step still counts. */
+static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashes_differ, struct twin_error *err)
 {
-    struct tw_scan s = {.pair = p, .shift = shift};
-    uint32_t step = 0, from = 0;
-    bool found = false;
-    uint64_t compared;
-    if (shift < 0)
-        from = (uint32_t)-shift;
-    int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, UINT32_MAX, &found, &step, &compared, NULL);
-    if (rc == TWIN_ENOMEM)
-        return twin_error_set(err, rc, "out of memory comparing a zoom pair");
-    if (rc != 0 || !found) { /* perhaps in the step that was going on when the reruns were stopped */
-        int64_t end = (int64_t)p->a->info->steps;
-        if ((int64_t)p->b->info->steps - shift < end)
-            end = (int64_t)p->b->info->steps - shift;
-        step = (uint32_t)(end < 0 ? 0 : end);
-    }
+    struct tw_scan s = {.pair = z->pair, .shift = z->shift};
     struct tw_view va, vb;
     struct tw_stepdiff d;
-    struct found op = {0};
-    rc = tw_scan_step(c, &s, step, &va, &vb, &d, err);
+    struct found op = {.drew = z->drew};
+    int rc = tw_scan_step(c, &s, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
-    *parted |= found || d.count > d.order;
+    z->parted |= hashes_differ || d.count > d.order;
     if (find_operation(c, &d, &va, &vb, &op)) {
-        *done = true;
-        if (suspect) {
-            suspect->a = suspect_text(c, &op, &va, op.a);
-            suspect->b = suspect_text(c, &op, &vb, op.b);
+        z->done = true;
+        if (z->suspect) {
+            z->suspect->a = suspect_text(c, &op, &va, op.a);
+            z->suspect->b = suspect_text(c, &op, &vb, op.b);
         } else {
-            show(c, &op, step, &va, za, zb);
+            show(c, &op, step, &va, z->a, z->b);
         }
     }
+    z->drew |= op.drew;
     tw_free(op.op);
     tw_free(op.before);
     tw_free(op.site);
@@ -221,6 +213,31 @@ static int zoom_pair(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, c
     tw_view_free(&va);
     tw_view_free(&vb);
     return 0;
+}
+
+/* One pair of processes: every step that differs, until one shows an operation, and the step that was going on at the end. */
+static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
+{
+    const struct tw_pair *p = z->pair;
+    uint32_t from = z->shift < 0 ? (uint32_t)-z->shift : 0;
+    z->drew = false;
+    for (int tries = 0; tries < 64 && !z->done; tries++) {
+        uint32_t step = 0;
+        bool found = false;
+        uint64_t compared;
+        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, z->shift, from, UINT32_MAX, &found, &step, &compared, NULL);
+        if (rc == TWIN_ENOMEM)
+            return twin_error_set(err, rc, "out of memory comparing a zoom pair");
+        if (rc != 0 || !found)
+            break;
+        rc = zoom_step(c, z, step, true, err);
+        if (rc != 0)
+            return rc;
+        from = step + 1;
+    }
+    int64_t end = (int64_t)p->a->info->steps, end_b = (int64_t)p->b->info->steps - z->shift;
+    end = end < end_b ? end : end_b;
+    return z->done || end < from ? 0 : zoom_step(c, z, (uint32_t)end, false, err);
 }
 
 static void append_notes(struct tw_cmp *c)
@@ -246,23 +263,24 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
     struct tw_side a = {0}, b = {0};
     struct tw_pair *pairs = NULL;
     size_t n = 0;
-    bool parted = false, done = false;
-    int64_t shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a;
+    struct zoom z = {.shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a, .a = za, .b = zb, .suspect = suspect};
     int rc = tw_side_open(c, za, 0, &a, err);
     if (rc == 0)
         rc = tw_side_open(c, zb, 1, &b, err);
     if (rc == 0)
         rc = tw_side_match(c, &a, &b, &pairs, &n);
-    for (int round = 0; rc == 0 && round < 2 && !done; round++)
-        for (size_t i = 0; rc == 0 && i < n && !done; i++)
-            if ((pairs[i].a->rank == v->first->rank) == (round == 0))
-                rc = zoom_pair(c, &pairs[i], shift, za, zb, suspect, &parted, &done, err);
+    for (int round = 0; rc == 0 && round < 2 && !z.done; round++)
+        for (size_t i = 0; rc == 0 && i < n && !z.done; i++)
+            if ((pairs[i].a->rank == v->first->rank) == (round == 0)) {
+                z.pair = &pairs[i];
+                rc = zoom_pair(c, &z, err);
+            }
     if (rc == 0 && !suspect) {
         replay_notes(c, v->first, &a);
         replay_notes(c, v->first, &b);
-        if (!parted)
+        if (!z.parted)
             tw_cmp_note(c, "zoom: did not part again at operation level");
-        else if (!done)
+        else if (!z.done)
             tw_cmp_note(c, "zoom: parted again, but not in an operation that was seen");
         append_notes(c);
     }

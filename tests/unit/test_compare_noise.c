@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Printed lines: pairs that equal runs print, and pairs that only different runs print, from the tools people use. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "internal.h"
+
+static bool equal_masked(const char *a, const char *b)
+{
+    char *x = tw_noise_mask(a, strlen(a)), *y = tw_noise_mask(b, strlen(b));
+    assert_non_null(x);
+    assert_non_null(y);
+    bool equal = strcmp(x, y) == 0;
+    free(x);
+    free(y);
+    return equal;
+}
+
+static void noise(void **state)
+{
+    (void)state;
+    static const char *const pair[][2] = {
+        {"2026-11-21 08:30:12,123 INFO loss 0.5", "2026-11-22 09:31:13,999 INFO loss 0.5"},
+        {"[2026-11-21T08:30:12Z] ok", "[2027-01-02T23:59:59Z] ok"},
+        {"Sat Nov 21 08:20:05 2026", "Sun Nov 22 18:20:05 2026"},
+        {"I1121 08:30:12.345678 main", "I1121 08:31:12.000001 main"},
+        {"epoch 1 took 12.3 s", "epoch 1 took 9.87 s"},
+        {"epoch 1 (12.3s, 45.6 it/s)", "epoch 1 (1.3s, 5.6 it/s)"},
+        {"100/100 - 10s 104ms/step - loss: 0.5", "100/100 - 9s 98ms/step - loss: 0.5"}, /* Keras */
+        {"10%|# | 10/100 [00:01<00:09,  9.87it/s, loss=0.5]", "10%|# | 10/100 [00:02<00:19,  4.87it/s, loss=0.5]"}, /* tqdm */
+        {"10%|# | 10/100 [00:01<00:09,  1.87s/it]", "10%|# | 10/100 [00:02<00:19,  2.01s/it]"},
+        {"{'train_runtime': 12.3, 'train_samples_per_second': 8.1, 'train_loss': 0.5}",
+         "{'train_runtime': 11.9, 'train_samples_per_second': 8.4, 'train_loss': 0.5}"}, /* Hugging Face */
+        {"Epoch 0: 100%|#| 10/10 [00:00<00:00, 123.45it/s, v_num=0]", "Epoch 0: 100%|#| 10/10 [00:00<00:00, 99.45it/s, v_num=1]"}, /* Lightning */
+        {"<object at 0x7f8a1c2d3e40>", "<object at 0x7f0011223344>"},
+        {"saved to /tmp/tmpab12cd/model.pt", "saved to /tmp/tmpzz98yx/model.pt"},
+        {"run id 1b4e28ba-2fa1-11d2-883f-0016d3cca427", "run id 6fa459ea-ee8a-3ca4-894e-db77e160355e"},
+        {"worker pid 1234 ready", "worker pid 98 ready"},
+        {"pid=1234", "pid=999999"},
+        {"elapsed: 1m23s", "elapsed: 2m03s"},
+        {"wall time 0.123", "wall time 9.5"},
+        {"peak memory: 1,234.5 MB", "peak memory: 987.5 MB"},
+        {"throughput: 12345", "throughput: 999"},
+        {"started at 1763712000.123", "started at 1763712111.9"},
+        {"listening on 127.0.0.1:29500", "listening on 127.0.0.1:40123"},
+        {"time: 1.5e-3", "time: 7.25e-4"},
+        {"cpuTime=3", "cpuTime=4"},
+        {"1234 samples/sec", "999 samples/sec"},
+        {"step 5 loss 0.25 (3.2 ms)", "step 5 loss 0.25 (3.9 ms)"},
+    };
+    for (size_t i = 0; i < sizeof pair / sizeof pair[0]; i++)
+        if (!equal_masked(pair[i][0], pair[i][1])) {
+            char *x = tw_noise_mask(pair[i][0], strlen(pair[i][0]));
+            fail_msg("not taken for noise: %s -> %s", pair[i][0], x);
+        }
+}
+
+static void meaning(void **state)
+{
+    (void)state;
+    static const char *const pair[][2] = {
+        {"loss 0.5", "loss 0.50001"},
+        {"loss: 2.302585", "loss: 2.302586"},
+        {"step 10 loss=1.5e-05", "step 10 loss=1.6e-05"},
+        {"{'loss': 0.69, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 1.0}", "{'loss': 0.70, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 1.0}"},
+        {"accuracy: 97.2%", "accuracy: 97.3%"},
+        {"acc 0.9123", "acc 0.9124"},
+        {"max 0.9 min 0.1", "max 0.8 min 0.1"},
+        {"42 of 100 correct", "43 of 100 correct"},
+        {"perplexity 12.5", "perplexity 12.75"},
+        {"time 1.2 loss 0.5", "time 1.9 loss 0.6"},
+        {"loss 0.5 time 1.2", "loss 0.6 time 1.2"},
+        {"100/100 - 10s 104ms/step - loss: 0.5", "100/100 - 10s 104ms/step - loss: 0.6"},
+        {"timestep 5 x -1.25", "timestep 5 x 1.25"},
+        {"weights digest 9f86d081884c7d659a2feaa0c55ad015", "weights digest 1f86d081884c7d659a2feaa0c55ad015"},
+        {"loss nan", "loss 0.5"},
+        {"epoch 3", "epoch 4"},
+        {"mean -0.25 std 1.5", "mean 0.25 std 1.5"},
+        {"[0.1, 0.2, 0.3]", "[0.1, 0.25, 0.3]"},
+        {"reward: 195", "reward: 200"},
+        {"tensor(0.1234, grad_fn=<MeanBackward0>)", "tensor(0.1235, grad_fn=<MeanBackward0>)"},
+    };
+    for (size_t i = 0; i < sizeof pair / sizeof pair[0]; i++)
+        if (equal_masked(pair[i][0], pair[i][1]))
+            fail_msg("taken for noise: %s", pair[i][0]);
+}
+
+static void skeletons(void **state)
+{
+    (void)state;
+    static const struct { const char *line, *skeleton; } row[] = {
+        {"step 5 loss 0.25", "step # loss #"}, {"loss nan", "loss #"}, {"loss -inf", "loss #"}, {"x1 y2", "x1 y2"},
+        {"", ""}, {"info banana", "info banana"}, {"-1e-3,+2", "#,#"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        char *s = tw_noise_skeleton(row[i].line);
+        assert_string_equal(s, row[i].skeleton);
+        free(s);
+    }
+    assert_int_equal(tw_noise_step("epoch 3 step 12 loss 0.5"), 12);
+    assert_int_equal(tw_noise_step("Epoch: 7/10"), 7);
+    assert_int_equal(tw_noise_step("{'loss': 0.6, 'step': 40}"), 40);
+    assert_int_equal(tw_noise_step("loss 0.5"), -1);
+    assert_int_equal(tw_noise_step("timestep 5"), -1);
+    assert_true(tw_noise_within("loss 1.0 x 2", "loss 1.0001 x 2", 1e-3, 0));
+    assert_false(tw_noise_within("loss 1.0 x 2", "loss 1.01 x 2", 1e-3, 0));
+    assert_false(tw_noise_within("loss 1.0 x 2", "loss 1.0 y 2", 1, 1));
+}
+
+/* Any bytes: no crash, no hang, and what has no digit at all and no path stays as it is. */
+static void any_bytes(void **state)
+{
+    (void)state;
+    static const char alphabet[] = "0123456789.:-/ eE+xT~%#[]'\"=_,abnsf\t\xC2\xB5\xff";
+    uint64_t seed = 7;
+    for (int round = 0; round < 20000; round++) {
+        char line[64];
+        size_t n = 0;
+        for (; n < 63; n++) {
+            seed = tw_mix64(seed + 1);
+            line[n] = alphabet[seed % (sizeof alphabet - 1)];
+        }
+        line[n] = '\0';
+        char *mask = tw_noise_mask(line, n), *again = tw_noise_skeleton(mask);
+        assert_non_null(mask);
+        assert_true(strlen(mask) <= n && strlen(again) <= n);
+        tw_noise_step(line);
+        tw_noise_within(line, mask, 1e-3, 0);
+        free(mask);
+        free(again);
+    }
+}
+
+static void ulp(void **state)
+{
+    (void)state;
+    struct tw_exact e;
+    float x[4] = {1, 0.0f, -1, 5}, y[4] = {nextafterf(nextafterf(1, 2), 2), -0.0f, -1, 5};
+    assert_true(tw_exact_compare(x, y, 4, TWIN_F32, &e));
+    assert_int_equal(e.changed, 2);
+    assert_true(e.max_ulp == 2); /* +0 and -0 differ in bits, not in value */
+    assert_true(e.rel_l2 > 0 && e.rel_l2 < 1e-6);
+    double p[1] = {1}, q[1] = {nextafter(1, 0)};
+    assert_true(tw_exact_compare(p, q, 1, TWIN_F64, &e) && e.max_ulp == 1);
+    uint16_t h[2] = {0x3C00, 0x0001}, g[2] = {0x3C01, 0x8001}; /* half: 1 and its neighbour, the two smallest subnormals */
+    assert_true(tw_exact_compare(h, g, 2, TWIN_F16, &e) && e.max_ulp == 2 && e.changed == 2);
+    assert_true(tw_exact_compare(h, g, 2, TWIN_BF16, &e) && e.changed == 2);
+    float nan_a[1] = {NAN}, one[1] = {1};
+    assert_true(tw_exact_compare(nan_a, one, 1, TWIN_F32, &e) && isinf(e.max_ulp));
+    int64_t i[2] = {3, -4}, j[2] = {3, -5};
+    assert_false(tw_exact_compare(i, j, 2, TWIN_I64, &e));
+    assert_int_equal(e.changed, 1);
+    assert_true(isnan(e.max_ulp) && fabs(e.rel_l2 - .2) < 1e-15);
+    float complex_a[4] = {1, 2, 3, 4}, complex_b[4] = {1, 2, 3, nextafterf(4, 5)};
+    assert_true(tw_exact_compare(complex_a, complex_b, 2, TWIN_C64, &e) && e.changed == 1 && e.elements == 2 && e.max_ulp == 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(noise), cmocka_unit_test(meaning), cmocka_unit_test(skeletons), cmocka_unit_test(any_bytes), cmocka_unit_test(ulp),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Zoom pairs: which operation is named, with which numbers, and what is said when none can be. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <twin/compare.h>
+
+#include "base.h"
+#include "synth.h"
+
+/* One operation: its records' names are "<op>.in0", "<op>.out0". */
+static void operation(struct twin_writer *w, const char *op, const char *site, const float *in, const float *out)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.in0", op);
+    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_IN, .name = name, .scope = "Net", .op = op, .site = site}, in, 4);
+    snprintf(name, sizeof name, "%s.out0", op);
+    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_OUT, .name = name, .scope = "Net", .op = op, .site = site}, out, 4);
+}
+
+struct scene { bool output, invisible, generator, replay; };
+
+static struct synth *zoomed(const struct scene *s, int run)
+{
+    struct synth *z = synth_new("zoom");
+    struct twin_writer *w = synth_process(z, 0, 1, NULL);
+    float x[4] = {1, 2, 3, 4}, y[4] = {2, 4, 6, 8}, other[4] = {2, 4, 6, nextafterf(8, 9)}, state[2] = {1, (float)(s->generator ? run : 0)};
+    for (int step = 0; step < 2; step++) {
+        bool odd = run == 1 && step == 1;
+        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_RNG, .kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "Dropout"}, state, 2);
+        operation(w, "aten::embedding", "model.py:10 in forward", x, y);
+        operation(w, "aten::index_put_", "model.py:88 in forward", odd && s->invisible ? other : y, odd && (s->output || s->invisible) ? other : y);
+        operation(w, "aten::add", "model.py:90 in forward", odd && (s->output || s->invisible) ? other : y, odd && s->generator ? other : y);
+        twin_writer_step_end(w);
+    }
+    if (s->replay)
+        twin_writer_note(w, "zoom.replay", "aten::index_put_ 8 3");
+    return z;
+}
+
+static struct twin_verdict *parted(struct synth **a, struct synth **b)
+{
+    struct synth_model x, y;
+    struct twin_verdict *v = NULL;
+    synth_model_init(&x, 4);
+    y = x;
+    y.disturb[0].place = AT_GRADIENT;
+    y.disturb[0].step = 1;
+    y.disturb[0].by = 1e-4f;
+    y.disturbances = 1;
+    *a = synth_train_run("a", &x);
+    *b = synth_train_run("b", &y);
+    const struct twin_run *runs[2] = {synth_done(*a), synth_done(*b)};
+    assert_int_equal(twin_compare(runs, 2, NULL, &v, NULL), 0);
+    assert_int_equal(v->outcome, TWIN_DIFFER);
+    return v;
+}
+
+static bool has_note(const struct twin_verdict *v, const char *part)
+{
+    for (size_t i = 0; i < v->note_count; i++)
+        if (strstr(v->notes[i], part))
+            return true;
+    return false;
+}
+
+static struct twin_verdict *zoom(const struct scene *s, bool keep_values)
+{
+    struct synth *a, *b, *z[2];
+    struct twin_verdict *v = parted(&a, &b);
+    for (int i = 0; i < 2; i++) {
+        z[i] = zoomed(s, i);
+        if (keep_values) {
+            char path[400], folder[300];
+            float out[4] = {2, 4, 6, i ? nextafterf(8, 9) : 8};
+            snprintf(folder, sizeof folder, "%s/values", synth_run(z[i])->dir);
+            assert_int_equal(tw_mkdirs(folder, NULL), 0);
+            snprintf(path, sizeof path, "%s/0.s1.o0.out0.raw", folder);
+            assert_int_equal(tw_write_file_atomic(path, out, sizeof out, NULL), 0);
+        }
+    }
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (twin_compare_zoom(v, synth_done(z[0]), synth_done(z[1]), &err) != 0)
+        fail_msg("%s", err.message);
+    for (int i = 0; i < 2; i++)
+        synth_free(z[i]);
+    synth_free(a);
+    synth_free(b);
+    return v;
+}
+
+static void operation_is_named(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = zoom(&(struct scene){.output = true, .replay = true}, true);
+    assert_string_equal(v->first->op, "aten::index_put_");
+    assert_string_equal(v->first->site, "model.py:88 in forward");
+    assert_string_equal(v->origins[0].op, "aten::index_put_");
+    assert_string_equal(v->first->name, "embed.weight"); /* what parted in the runs is still what is named */
+    assert_int_equal(v->first->role, TWIN_ORIGIN);
+    assert_true(v->first->changed_known && v->first->changed == 1 && v->first->elements == 4);
+    assert_true(v->first->max_ulp == 1 && v->first->rel_l2_exact);
+    assert_true(has_note(v, "got equal inputs and gave another output"));
+    assert_true(has_note(v, "run again 8 times on its recorded inputs, gave another result 3 times"));
+    twin_verdict_free(v);
+    v = zoom(&(struct scene){.output = true}, false);
+    assert_string_equal(v->first->op, "aten::index_put_");
+    assert_false(v->first->changed_known);
+    twin_verdict_free(v);
+}
+
+static void suspect_is_named_for_a_second_rerun(void **state)
+{
+    (void)state;
+    struct synth *a, *b, *z[2];
+    struct twin_verdict *v = parted(&a, &b);
+    char *x, *y;
+    for (int i = 0; i < 2; i++)
+        z[i] = zoomed(&(struct scene){.output = true}, i);
+    assert_int_equal(twin_compare_suspect(v, synth_done(z[0]), synth_done(z[1]), &x, &y, NULL), 0);
+    assert_string_equal(x, "1:0:aten::index_put_@Net");
+    assert_string_equal(y, "1:0:aten::index_put_@Net");
+    assert_string_equal(v->first->op, "");
+    tw_free(x);
+    tw_free(y);
+    for (int i = 0; i < 2; i++)
+        synth_free(z[i]);
+    synth_free(a);
+    synth_free(b);
+    twin_verdict_free(v);
+}
+
+static void between_two_operations(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = zoom(&(struct scene){.invisible = true}, false);
+    assert_true(has_note(v, "between aten::embedding and aten::index_put_"));
+    twin_verdict_free(v);
+}
+
+static void generator_makes_a_carrier(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = zoom(&(struct scene){.generator = true}, false);
+    assert_string_equal(v->first->op, "aten::add");
+    assert_int_equal(v->first->role, TWIN_CARRIER);
+    assert_true(has_note(v, "drew from a generator whose state already differed"));
+    twin_verdict_free(v);
+}
+
+static void did_not_part_again(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = zoom(&(struct scene){.output = false}, false);
+    assert_string_equal(v->first->op, "");
+    assert_true(has_note(v, "did not part again"));
+    twin_verdict_free(v);
+}
+
+static void every_allocation_failure(void **state)
+{
+    (void)state;
+    struct synth *a, *b, *z[2];
+    for (int i = 0; i < 2; i++) {
+        z[i] = zoomed(&(struct scene){.output = true, .replay = true}, i);
+        synth_done(z[i]);
+    }
+    for (uint64_t n = 1;; n++) {
+        struct twin_verdict *v = parted(&a, &b);
+        tw_alloc_fail_at(n, false);
+        int rc = twin_compare_zoom(v, synth_done(z[0]), synth_done(z[1]), NULL);
+        tw_alloc_fail_at(0, false);
+        synth_free(a);
+        synth_free(b);
+        assert_true(rc == 0 || rc == TWIN_ENOMEM);
+        if (rc == 0)
+            assert_string_equal(v->first->op, "aten::index_put_");
+        twin_verdict_free(v);
+        if (rc == 0)
+            break;
+    }
+    for (int i = 0; i < 2; i++)
+        synth_free(z[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operation_is_named), cmocka_unit_test(suspect_is_named_for_a_second_rerun),
+        cmocka_unit_test(between_two_operations), cmocka_unit_test(generator_makes_a_carrier),
+        cmocka_unit_test(did_not_part_again), cmocka_unit_test(every_allocation_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
