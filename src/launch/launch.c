@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -14,20 +13,11 @@
 
 #define OUTPUT_CAP_BYTES ((uint64_t)256 << 20)
 
-/* What twin_launch changes in our own process and puts back. */
-struct own_state {
-    sigset_t mask;             /* as it was */
-    struct sigaction sigchld;  /* as it was */
-    bool sigchld_ignored, signals_held;
-    int subreaper;
-    bool filled[3];            /* descriptors 0 to 2 that were closed and are held by /dev/null meanwhile */
-};
-
 /* All of one launch; freed in one place. */
 struct launch {
     const struct twin_launch_options *o;
     struct twin_run *run;
-    struct own_state own;
+    struct tw_own own;
     struct tw_env env;
     struct tw_agent_setup agent;
     struct tw_snapshot *before;
@@ -53,84 +43,6 @@ void tw_run_note(struct twin_run *run, const char *format, ...)
         run->notes[run->note_count++] = note;
     else
         tw_free(note);
-}
-
-/* ---- our own process */
-
-static const int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-
-/* Stop signals wait while the job is prepared and are read from a descriptor while it runs: no handler is installed, so
- * the job inherits the dispositions that we inherited. An ignored one (nohup) stays ignored. SIGPIPE waits too: a write
- * to a reader that went away then only fails. */
-static void hold_signals(struct own_state *own, sigset_t *wanted)
-{
-    sigset_t hold;
-    struct sigaction act;
-    sigemptyset(&hold);
-    for (size_t i = 0; i < sizeof held_signals / sizeof held_signals[0]; i++)
-        if (sigaction(held_signals[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN)
-            sigaddset(&hold, held_signals[i]);
-    sigaddset(&hold, SIGCHLD);
-    sigaddset(&hold, SIGWINCH);
-    *wanted = hold;
-    sigaddset(&hold, SIGPIPE);
-    sigaction(SIGCHLD, NULL, &own->sigchld);
-    own->sigchld_ignored = own->sigchld.sa_handler == SIG_IGN;
-    if (own->sigchld_ignored || (own->sigchld.sa_flags & SA_NOCLDWAIT)) {
-        act = (struct sigaction){.sa_handler = SIG_DFL};
-        sigaction(SIGCHLD, &act, NULL); /* else the kernel throws exit codes away */
-    }
-    sigprocmask(SIG_BLOCK, &hold, &own->mask);
-    own->signals_held = true;
-}
-
-/* Takes all stop signals that wait and returns one of them, 0 when there is none. They are reported as the outcome; left
- * waiting they would end us as soon as they are let through, before anybody could say so. */
-static int take_stop_signal(void)
-{
-    struct timespec at_once = {0};
-    sigset_t stops;
-    int first = 0, signal;
-    sigemptyset(&stops);
-    for (size_t i = 0; i < sizeof held_signals / sizeof held_signals[0]; i++)
-        sigaddset(&stops, held_signals[i]);
-    while ((signal = sigtimedwait(&stops, NULL, &at_once)) > 0)
-        first = first ? first : signal;
-    return first;
-}
-
-static void release_signals(struct own_state *own)
-{
-    static const int ours[] = {SIGPIPE, SIGCHLD, SIGWINCH};
-    struct timespec at_once = {0};
-    if (!own->signals_held)
-        return;
-    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
-        sigset_t one;
-        sigemptyset(&one);
-        sigaddset(&one, ours[i]);
-        if (!sigismember(&own->mask, ours[i]))
-            while (sigtimedwait(&one, NULL, &at_once) > 0)
-                ; /* raised by what we did: not the caller's business */
-    }
-    if (own->sigchld_ignored || (own->sigchld.sa_flags & SA_NOCLDWAIT))
-        sigaction(SIGCHLD, &own->sigchld, NULL);
-    sigprocmask(SIG_SETMASK, &own->mask, NULL);
-}
-
-/* A file of ours must not become the job's stdin because ours was closed. These are closed again by exec. */
-static void fill_descriptors(struct own_state *own)
-{
-    for (int fd = 0; fd < 3; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-            own->filled[fd] = open("/dev/null", O_RDWR | O_CLOEXEC) == fd;
-}
-
-static void unfill_descriptors(struct own_state *own)
-{
-    for (int fd = 0; fd < 3; fd++)
-        if (own->filled[fd])
-            close(fd);
 }
 
 /* ---- the run folder */
@@ -328,8 +240,7 @@ static int start_job(struct launch *l, const sigset_t *wanted)
     job->signal_fd = signalfd(-1, wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     if (job->signal_fd < 0)
         return twin_error_system(l->err, "cannot watch for signals");
-    prctl(PR_GET_CHILD_SUBREAPER, &l->own.subreaper);
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    tw_own_become_subreaper(&l->own);
     job->spawn.argv = l->o->argv;
     job->spawn.env = l->env.v;
     job->spawn.path_value = tw_env_get(&l->env, "PATH");
@@ -462,7 +373,7 @@ static int collect(struct launch *l)
         rc = one;
     bool keep_stage = note_outlived(run);
     note_faults(run);
-    int late = take_stop_signal(); /* while we were hashing, or a second Ctrl-C */
+    int late = tw_own_take_stop_signal(); /* while we were hashing, or a second Ctrl-C */
     if (late && l->job.stop != TW_STOP_SIGNAL) {
         l->job.stop = TW_STOP_SIGNAL;
         l->job.stop_signal = late;
@@ -479,7 +390,7 @@ static int collect(struct launch *l)
 static int run_job(struct launch *l, const sigset_t *wanted)
 {
     struct tw_job *job = &l->job;
-    if ((job->stop_signal = take_stop_signal()) != 0) {
+    if ((job->stop_signal = tw_own_take_stop_signal()) != 0) {
         job->stop = TW_STOP_SIGNAL;
     } else {
         int rc = start_job(l, wanted);
@@ -494,8 +405,7 @@ static int run_job(struct launch *l, const sigset_t *wanted)
 static void free_launch(struct launch *l, bool failed)
 {
     struct tw_job *job = &l->job;
-    if (job->started)
-        prctl(PR_SET_CHILD_SUBREAPER, l->own.subreaper);
+    tw_own_resign_subreaper(&l->own);
     tw_input_close(&job->input, NULL);
     for (int i = 0; i < 2; i++)
         tw_stream_close(&job->stream[i]);
@@ -512,8 +422,8 @@ static void free_launch(struct launch *l, bool failed)
     /* A folder without a run in it is litter; one whose job ran is evidence, whatever failed afterwards. */
     if (failed && !job->started && l->run && l->run->dir)
         tw_remove_tree(l->run->dir, NULL, NULL);
-    unfill_descriptors(&l->own);
-    release_signals(&l->own);
+    tw_own_unfill_descriptors(&l->own);
+    tw_own_release_signals(&l->own);
 }
 
 static int check_options(const struct twin_launch_options *o, struct twin_error *err)
@@ -540,8 +450,8 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
         l.job.stream[i] = (struct tw_stream){.source = -1, .job_end = -1, .sink = -1, .store = -1};
     if (!l.run)
         return no_memory(err);
-    hold_signals(&l.own, &wanted);
-    fill_descriptors(&l.own);
+    tw_own_hold_signals(&l.own, &wanted);
+    tw_own_fill_descriptors(&l.own);
     if (!(l.home = tw_home_path(o->home, &local)))
         rc = local.code ? local.code : no_memory(&local);
     if (rc == 0)

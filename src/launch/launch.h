@@ -7,10 +7,12 @@
  *   launch.c     one run from start to end          supervise.c  the event loop around the running job
  *   spawn.c      fork, exec, why it did not start   stream.c     stdout and stderr: stored, hashed, passed on
  *   env.c        the job's environment              input.c      stdin: the same bytes for every run of a check
- *   tree.c       which processes belong to the job  files.c      which files the job wrote
- *   parts.c      where our own parts are            scratch.c    a copy of the working folder
+ *   tree.c       which processes belong to the job  proc.c       what /proc says about one process
+ *   parts.c      where our own parts are            agent.c      staging the agent for one run
  *   trial.c      may the agent be loaded?           elf.c        what kind of program is it?
- *   run_save.c, run_load.c, home.c                  progress.c   the agents' progress file
+ *   files.c      which files the job wrote          scratch.c    a copy of the working folder
+ *   own.c        our own signals and descriptors    progress.c   the agents' progress file
+ *   run_save.c, run_load.c, home.c                  the run folder
  *
  * Order of events, which the rest relies on: everything that can fail for our own reasons (folder, streams, snapshot,
  * allocation of the tables) is done before the job starts. From the fork on nothing of ours ends the job: what then
@@ -51,6 +53,8 @@ struct tw_agent_setup {
 /* Finds, tries and stages the agent for argv[0]; e is the user's environment. A refusal is a note in run, not an error. */
 int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err);
 void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage);
+/* twin_trial_load with the job's environment. */
+int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why, struct twin_error *err);
 /* Takes the variables of an outer twinrun out of the inherited environment and adds o->env. */
 int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct twin_error *err);
 /* Adds the agents' protocol (docs/format/run-folder.md). */
@@ -147,7 +151,23 @@ int tw_progress_create(const char *run_dir, struct twin_error *err); /* a descri
 /* Fills step and records. Returns true when every rank that records has finished at least max_steps (and one records). */
 bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p);
 
-/* ---- processes (tree.c) */
+/* ---- processes (proc.c, tree.c) */
+enum { TW_ARGV_MAX = 4096 };
+struct tw_proc {
+    pid_t pid, ppid, pgrp;
+    char state;
+    uint64_t start; /* clock ticks since boot */
+    int mark;       /* the table's */
+};
+int tw_proc_read_small(const char *path, char *out, size_t room); /* bytes, NUL behind them; -1 */
+bool tw_proc_stat(pid_t pid, struct tw_proc *out);
+char *tw_proc_argv(pid_t pid); /* joined by spaces; NULL when it has none (a zombie) or there is no memory */
+/* Start time of a process in clock ticks since boot, 0 when there is none. */
+uint64_t tw_process_start_ticks(pid_t pid);
+/* Why the agent is not in a process. NULL: its library is. environ_line: the "TWINRUN_RUN_DIR=..." of this run; preload_why:
+ * why nothing was preloaded, or NULL. */
+const char *tw_proc_why_unarmed(pid_t pid, const char *environ_line, const char *preload_why);
+
 struct tw_tree;
 struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why, struct twin_error *err);
 void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv);
@@ -158,8 +178,6 @@ enum tw_kill_scope { TW_KILL_ALL, TW_KILL_GROUP, TW_KILL_OTHERS }; /* in our pro
 void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope); /* parents before children */
 int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *err); /* fills run->processes */
 void tw_tree_free(struct tw_tree *t);
-/* Start time of a process in clock ticks since boot, 0 when there is none. */
-uint64_t tw_process_start_ticks(pid_t pid);
 
 /* ---- files (files.c, scratch.c) */
 enum { TW_FILES_MAX = 20000, TW_FILES_DEPTH = 16 };
@@ -171,6 +189,24 @@ void tw_snapshot_free(struct tw_snapshot *s);
 bool tw_files_is_bulk(const char *name); /* .git, node_modules, ...: never looked into */
 /* Copies the folder `from` to `to` (made here), leaving out the home. */
 int tw_scratch_copy(const char *from, const char *to, const char *home, struct twin_run *run, struct twin_error *err);
+
+/* ---- our own process (own.c) */
+struct tw_own {
+    sigset_t mask;             /* as it was */
+    struct sigaction sigchld;  /* as it was */
+    bool sigchld_ignored, signals_held;
+    int subreaper;
+    bool subreaper_known;
+    bool filled[3];            /* descriptors 0 to 2 that were closed and are held by /dev/null meanwhile */
+};
+void tw_own_hold_signals(struct tw_own *own, sigset_t *wanted);
+/* Takes all stop signals that wait and returns one of them, 0 when there is none. */
+int tw_own_take_stop_signal(void);
+void tw_own_release_signals(struct tw_own *own);
+void tw_own_become_subreaper(struct tw_own *own); /* the job's orphans become our children */
+void tw_own_resign_subreaper(struct tw_own *own);
+void tw_own_fill_descriptors(struct tw_own *own);
+void tw_own_unfill_descriptors(struct tw_own *own);
 
 /* ---- the running job (supervise.c) */
 struct tw_job {

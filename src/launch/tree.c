@@ -16,18 +16,11 @@
  * started (a daemon left over by an earlier run) is not the job's. Sampling is cheap where it can be: no process was
  * created since when the last pid of /proc/loadavg is the same; and it keeps to 1% of one core.
  */
-#define LIBRARY "/libtwinrun.so"
-
 enum {
     TABLE_MAX = 4096,
-    ARGV_MAX = 4096,
-    ENVIRON_MAX = 2 << 20,
-    MAPS_MAX = 16 << 20,
     ARMED_LINE_MAX = 8192,
     SETTLE_MS = 120, /* a process younger than this may not have run its agent's constructor yet */
 };
-
-struct stat_line { pid_t pid, ppid, pgrp; char state; uint64_t start; int mark; };
 
 struct seen {
     pid_t pid, ppid;
@@ -47,79 +40,41 @@ struct tw_tree {
     pid_t main_pid;
     struct seen *seen; size_t seen_count;         /* sorted by (pid, start) */
     struct armed *armed; size_t armed_count;
-    struct stat_line *now; size_t now_count, now_room; /* the last scan, sorted by pid */
-    struct stat_line *baseline; size_t baseline_count; /* descendants from before the job */
+    struct tw_proc *now; size_t now_count, now_room; /* the last scan, sorted by pid */
+    struct tw_proc *baseline; size_t baseline_count; /* descendants from before the job */
     uint64_t armed_offset, next_sample_ns, last_pid;
     bool settled;            /* /proc was read once more after last_pid was first seen */
     uint32_t alive;
     bool overflow;
 };
 
-static int read_small(const char *path, char *out, size_t room)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    ssize_t n = read(fd, out, room - 1);
-    close(fd);
-    if (n < 0)
-        return -1;
-    out[n] = '\0';
-    return (int)n;
-}
-
-/* pid (comm) state ppid pgrp ... starttime is field 22. The name may hold anything, also ") S 1": take the last ')'. */
-static bool read_stat(pid_t pid, struct stat_line *out)
-{
-    char path[40], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (read_small(path, text, sizeof text) <= 0)
-        return false;
-    char *p = strrchr(text, ')');
-    if (!p || sscanf(p + 1, " %c %d %d", &out->state, &out->ppid, &out->pgrp) != 3)
-        return false;
-    p++;
-    for (int field = 2; field < 21 && p; field++) /* p stands before field 3 */
-        p = strchr(p + 1, ' ');
-    out->pid = pid;
-    out->start = p ? strtoull(p + 1, NULL, 10) : 0;
-    out->mark = 0;
-    return true;
-}
-
-uint64_t tw_process_start_ticks(pid_t pid)
-{
-    struct stat_line line;
-    return read_stat(pid, &line) ? line.start : 0;
-}
-
 static int by_pid(const void *a, const void *b)
 {
-    pid_t x = ((const struct stat_line *)a)->pid, y = ((const struct stat_line *)b)->pid;
+    pid_t x = ((const struct tw_proc *)a)->pid, y = ((const struct tw_proc *)b)->pid;
     return (x > y) - (x < y);
 }
 
-static struct stat_line *line_of(const struct stat_line *lines, size_t n, pid_t pid)
+static struct tw_proc *line_of(const struct tw_proc *lines, size_t n, pid_t pid)
 {
-    struct stat_line key = {.pid = pid};
+    struct tw_proc key = {.pid = pid};
     return n ? bsearch(&key, lines, n, sizeof *lines, by_pid) : NULL;
 }
 
 enum { MARK_UNKNOWN, MARK_OURS, MARK_FOREIGN, MARK_OPEN };
 
 /* Is it below us? Follows the parents; marks what it passes, so that every process is decided once. */
-static int decide(struct tw_tree *t, struct stat_line *line)
+static int decide(struct tw_tree *t, struct tw_proc *line)
 {
     pid_t self = getpid();
-    struct stat_line *path[128];
+    struct tw_proc *path[128];
     size_t depth = 0;
     int mark = MARK_FOREIGN;
-    for (struct stat_line *l = line; l; l = line_of(t->now, t->now_count, l->ppid)) {
+    for (struct tw_proc *l = line; l; l = line_of(t->now, t->now_count, l->ppid)) {
         if (l->pid == self) {
             mark = MARK_OURS;
             break;
         }
-        const struct stat_line *old = line_of(t->baseline, t->baseline_count, l->pid);
+        const struct tw_proc *old = line_of(t->baseline, t->baseline_count, l->pid);
         if (l->mark == MARK_OURS || l->mark == MARK_FOREIGN) {
             mark = l->mark;
             break;
@@ -146,13 +101,13 @@ static void scan(struct tw_tree *t)
             continue;
         if (n == t->now_room) {
             size_t room = n ? n * 2 : 256;
-            struct stat_line *grown = tw_reallocarray(t->now, room, sizeof *grown);
+            struct tw_proc *grown = tw_reallocarray(t->now, room, sizeof *grown);
             if (!grown)
                 break;
             t->now = grown;
             t->now_room = room;
         }
-        if (read_stat((pid_t)atoi(e->d_name), &t->now[n]))
+        if (tw_proc_stat((pid_t)atoi(e->d_name), &t->now[n]))
             n++;
     }
     closedir(d);
@@ -166,22 +121,6 @@ static void scan(struct tw_tree *t)
         if (t->now[i].mark == MARK_OURS && t->now[i].pid != getpid())
             t->now[kept++] = t->now[i];
     t->now_count = kept;
-}
-
-/* argv joined by spaces; NULL when it has none (a zombie) or there is no memory. */
-static char *read_argv(pid_t pid)
-{
-    char path[40], text[ARGV_MAX + 1];
-    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-    int n = read_small(path, text, sizeof text);
-    while (n > 0 && text[n - 1] == '\0')
-        n--;
-    if (n <= 0)
-        return NULL;
-    for (int i = 0; i < n; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-            text[i] = text[i] ? '?' : ' ';
-    return tw_strndup(text, (size_t)n);
 }
 
 static struct seen *seen_of(struct tw_tree *t, pid_t pid, uint64_t start, size_t *at)
@@ -200,7 +139,7 @@ static struct seen *seen_of(struct tw_tree *t, pid_t pid, uint64_t start, size_t
     return low < t->seen_count && t->seen[low].pid == pid && t->seen[low].start == start ? &t->seen[low] : NULL;
 }
 
-static struct seen *remember(struct tw_tree *t, const struct stat_line *line)
+static struct seen *remember(struct tw_tree *t, const struct tw_proc *line)
 {
     size_t at;
     struct seen *s = seen_of(t, line->pid, line->start, &at);
@@ -236,7 +175,7 @@ static void armed_line(struct tw_tree *t, char *line)
     if (sscanf(line, "%d %d %llu %15s %n", &pid, &ppid, &start, kind, &at) < 4 || at == 0 || pid <= 0)
         return;
     struct armed *known = armed_of(t, pid);
-    char *argv = tw_strndup(line + at, ARGV_MAX);
+    char *argv = tw_strndup(line + at, TW_ARGV_MAX);
     if (known) { /* exec inside the same process: the later word counts */
         tw_free(known->argv);
         known->argv = argv;
@@ -275,59 +214,6 @@ static void read_armed(struct tw_tree *t)
     close(fd);
 }
 
-static char *read_of(pid_t pid, const char *name, size_t cap, size_t *n)
-{
-    char path[40], *text = NULL;
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    return tw_read_file(path, cap, &text, n, NULL) == 0 ? text : NULL;
-}
-
-/* What is wrong with the environment that the program was started with; NULL: nothing. */
-static const char *environment_fault(const struct tw_tree *t, pid_t pid)
-{
-    size_t n = 0;
-    char *text = read_of(pid, "environ", ENVIRON_MAX, &n);
-    if (!text)
-        return "its environment cannot be read";
-    bool passed_on = false, preload = false;
-    for (const char *p = text; p < text + n; p += strlen(p) + 1) {
-        passed_on |= strcmp(p, t->environ_line) == 0;
-        preload |= tw_starts(p, "LD_PRELOAD=") && strstr(p, LIBRARY);
-    }
-    tw_free(text);
-    return !passed_on ? "environment not passed on" : t->preload_why ? t->preload_why : !preload ? "LD_PRELOAD not passed on" : NULL;
-}
-
-static bool maps_library(pid_t pid)
-{
-    size_t n = 0;
-    char *text = read_of(pid, "maps", MAPS_MAX, &n);
-    bool has = text && memmem(text, n, LIBRARY, strlen(LIBRARY));
-    tw_free(text);
-    return has;
-}
-
-/* Why is this process not armed? NULL: the library is in it. The properties of the program come before those of its
- * environment: they would hold with a better one too. */
-static const char *examine(const struct tw_tree *t, pid_t pid)
-{
-    struct tw_elf elf;
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-    if (tw_elf_inspect(path, &elf) != 0)
-        return "another user's process: it cannot be looked into";
-    if (maps_library(pid))
-        return NULL;
-    if (elf.foreign)
-        return "a program for another kind of machine";
-    if (elf.is_elf && !elf.dynamic)
-        return "static binary";
-    if (tw_program_is_privileged(path))
-        return "set-user-ID program";
-    const char *why = environment_fault(t, pid);
-    return why ? why : elf.sanitizer ? "built with a sanitizer" : "its loader did not load the agent library";
-}
-
 /* The agent spoke from inside the program that the process runs now. A line with another argv may come from the program
  * that it was before an exec (bash -c ./static), or the process renamed itself: then the maps tell. */
 static bool spoke(const struct tw_tree *t, const struct seen *s)
@@ -339,7 +225,7 @@ static bool spoke(const struct tw_tree *t, const struct seen *s)
 
 static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
 {
-    char *argv = read_argv(s->pid);
+    char *argv = tw_proc_argv(s->pid);
     if (argv && (!s->argv || strcmp(argv, s->argv) != 0)) {
         tw_free(s->argv);
         tw_free(s->why);
@@ -353,9 +239,9 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
     }
     if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull || spoke(t, s))
         return;
-    const char *why = examine(t, s->pid);
-    struct stat_line again;
-    if (!read_stat(s->pid, &again) || again.start != s->start || again.state == 'Z')
+    const char *why = tw_proc_why_unarmed(s->pid, t->environ_line, t->preload_why);
+    struct tw_proc again;
+    if (!tw_proc_stat(s->pid, &again) || again.start != s->start || again.state == 'Z')
         return; /* it ended while we looked: what we saw is worth nothing */
     s->why = why ? tw_strdup(why) : NULL;
     s->loaded = why == NULL;
@@ -375,7 +261,7 @@ void tw_tree_sample(struct tw_tree *t, bool force)
     if (!force && begin < t->next_sample_ns)
         return;
     char text[128];
-    if (read_small("/proc/loadavg", text, sizeof text) > 0 && strrchr(text, ' '))
+    if (tw_proc_read_small("/proc/loadavg", text, sizeof text) > 0 && strrchr(text, ' '))
         last_pid = strtoull(strrchr(text, ' ') + 1, NULL, 10);
     if (force || last_pid == 0 || last_pid != t->last_pid || !t->settled) {
         /* A number is given out before its process shows in /proc: only a second look with the same number has it. */
@@ -385,8 +271,8 @@ void tw_tree_sample(struct tw_tree *t, bool force)
     } else { /* nobody new: only ends and execs can have happened */
         size_t kept = 0;
         for (size_t i = 0; i < t->now_count; i++) {
-            struct stat_line line;
-            if (read_stat(t->now[i].pid, &line) && line.start == t->now[i].start)
+            struct tw_proc line;
+            if (tw_proc_stat(t->now[i].pid, &line) && line.start == t->now[i].start)
                 t->now[kept++] = line;
         }
         t->now_count = kept;
@@ -417,7 +303,7 @@ struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *prel
     t->agents = agents;
     t->processes_path = tw_path_join(run_dir, "processes");
     t->environ_line = tw_printf("TWINRUN_RUN_DIR=%s", run_dir);
-    t->our_argv = read_argv(getpid());
+    t->our_argv = tw_proc_argv(getpid());
     if (preload_why && !(t->preload_why = tw_strdup(preload_why)))
         goto no_memory;
     if (!t->processes_path || !t->environ_line)
@@ -437,13 +323,13 @@ no_memory:
 void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
 {
     t->main_pid = pid;
-    struct stat_line line = {.pid = pid, .ppid = getpid(), .start = tw_process_start_ticks(pid)};
+    struct tw_proc line = {.pid = pid, .ppid = getpid(), .start = tw_process_start_ticks(pid)};
     struct seen *s = remember(t, &line);
     struct tw_buf joined = {0};
     for (size_t i = 0; argv[i]; i++)
         tw_buf_printf(&joined, "%s%s", i ? " " : "", argv[i]);
-    if (s && (s->argv = tw_buf_steal(&joined)) && strlen(s->argv) > ARGV_MAX)
-        s->argv[ARGV_MAX] = '\0';
+    if (s && (s->argv = tw_buf_steal(&joined)) && strlen(s->argv) > TW_ARGV_MAX)
+        s->argv[TW_ARGV_MAX] = '\0';
     tw_buf_free(&joined);
 }
 
@@ -460,7 +346,7 @@ uint32_t tw_tree_armed(struct tw_tree *t)
 
 static int by_start(const void *a, const void *b)
 {
-    const struct stat_line *x = a, *y = b;
+    const struct tw_proc *x = a, *y = b;
     return x->start != y->start ? (x->start > y->start) - (x->start < y->start) : by_pid(a, b);
 }
 
@@ -470,7 +356,7 @@ void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope)
     if (t->now_count > 1)
         qsort(t->now, t->now_count, sizeof *t->now, by_start);
     for (size_t i = 0; i < t->now_count; i++) {
-        const struct stat_line *l = &t->now[i];
+        const struct tw_proc *l = &t->now[i];
         bool in_group = l->pgrp == getpgrp() || l->pid == t->main_pid;
         if (l->state != 'Z' && (scope == TW_KILL_ALL || in_group == (scope == TW_KILL_GROUP)))
             kill(l->pid, signal);

@@ -75,45 +75,50 @@ static int drain(int fd, pid_t pid, struct tw_buf *out)
     }
 }
 
+static int tracing_environment(struct tw_env *env, const struct tw_env *user, const char *preload, struct twin_error *err)
+{
+    int rc = tw_env_copy(env, user->v, err);
+    if (rc == 0)
+        rc = tw_env_set(env, "LD_TRACE_LOADED_OBJECTS", "1", err);
+    if (rc == 0)
+        rc = tw_env_set(env, "LD_WARN", "yes", err); /* with it unresolved symbols are reported, as by ldd -r */
+    if (rc == 0)
+        rc = tw_env_set(env, "LD_BIND_NOW", "yes", err);
+    if (rc == 0 && preload)
+        rc = tw_env_set(env, "LD_PRELOAD", preload, err);
+    return rc;
+}
+
 /* Runs the loader on the program in tracing mode. Returns its exit status (as waitpid), or -1; out gets what it says. */
 static int trace_load(const char *loader, const char *program, const char *preload, const struct tw_env *user, struct tw_buf *out,
                       struct twin_error *err)
 {
     struct tw_env env = {0};
-    int ends[2] = {-1, -1}, status = -1;
+    int ends[2] = {-1, -1}, null = open("/dev/null", O_RDONLY | O_CLOEXEC), status = -1;
     char *argv[] = {(char *)loader, (char *)program, NULL};
-    int rc = tw_env_copy(&env, user->v, err);
-    if (rc == 0)
-        rc = tw_env_set(&env, "LD_TRACE_LOADED_OBJECTS", "1", err);
-    if (rc == 0)
-        rc = tw_env_set(&env, "LD_WARN", "yes", err); /* with it unresolved symbols are reported, as by ldd -r */
-    if (rc == 0)
-        rc = tw_env_set(&env, "LD_BIND_NOW", "yes", err);
-    if (rc == 0 && preload)
-        rc = tw_env_set(&env, "LD_PRELOAD", preload, err);
-    if (rc == 0 && pipe2(ends, O_CLOEXEC) != 0)
+    struct tw_spawn s = {.argv = argv, .exec_fd = -1};
+    int rc = tracing_environment(&env, user, preload, err);
+    if (rc == 0 && (null < 0 || pipe2(ends, O_CLOEXEC) != 0))
         rc = twin_error_system(err, "cannot make a pipe to try the agent");
     if (rc == 0) {
-        int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        struct tw_spawn s = {.argv = argv, .env = env.v, .fd = {null, ends[1], ends[1]}, .exec_fd = -1};
+        s.env = env.v;
+        s.fd[0] = null;
+        s.fd[1] = s.fd[2] = ends[1];
         sigprocmask(SIG_SETMASK, NULL, &s.mask);
         rc = tw_spawn_start(&s, err);
         close(ends[1]);
         ends[1] = -1;
-        if (rc == 0) {
-            int late = drain(ends[0], s.pid, out);
-            while (waitpid(s.pid, &status, 0) < 0 && errno == EINTR)
-                ;
-            close(s.exec_fd);
-            if (late)
-                status = -1;
-        }
-        if (null >= 0)
-            close(null);
     }
-    for (int i = 0; i < 2; i++)
-        if (ends[i] >= 0)
-            close(ends[i]);
+    if (rc == 0) {
+        int late = drain(ends[0], s.pid, out);
+        while (waitpid(s.pid, &status, 0) < 0 && errno == EINTR)
+            ;
+        status = late ? -1 : status;
+    }
+    int fds[] = {null, ends[0], ends[1], s.exec_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
     tw_env_free(&env);
     return rc == 0 ? status : -1;
 }
@@ -193,7 +198,7 @@ static char *reason(const char *path, const struct tw_elf *elf, const char *libr
     return try_loader(path, elf->interp, library, env, err);
 }
 
-static int trial(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why, struct twin_error *err)
+int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why, struct twin_error *err)
 {
     struct tw_elf elf = {0};
     struct twin_error local = TWIN_ERROR_INIT;
@@ -220,110 +225,7 @@ int twin_trial_load(const char *program, const char *agent_library, bool *ok, ch
     *why = NULL;
     int rc = tw_env_copy(&env, environ, err);
     if (rc == 0)
-        rc = trial(program, agent_library, &env, ok, why, err);
+        rc = tw_trial_load(program, agent_library, &env, ok, why, err);
     tw_env_free(&env);
     return rc;
-}
-
-/* ---- staging: LD_PRELOAD is split at spaces and colons, PYTHONPATH at colons */
-
-static char *staging_folder(void)
-{
-    const char *places[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        if (!places[i] || places[i][0] != '/' || strpbrk(places[i], " :\t\n"))
-            continue;
-        char *folder = tw_printf("%s/twinrun-XXXXXX", places[i]);
-        if (folder && mkdtemp(folder))
-            return folder;
-        tw_free(folder);
-    }
-    return NULL;
-}
-
-/* Replaces *path by a link below the staging folder when it holds one of `bad`. 0, or -1 when that cannot be done. */
-static int stage(struct tw_agent_setup *a, char **path, const char *name, const char *bad)
-{
-    if (!strpbrk(*path, bad))
-        return 0;
-    if (!a->stage_dir && !(a->stage_dir = staging_folder()))
-        return -1;
-    char *link = tw_path_join(a->stage_dir, name);
-    if (!link || symlink(*path, link) != 0) {
-        tw_free(link);
-        return -1;
-    }
-    tw_free(*path);
-    *path = link;
-    return 0;
-}
-
-static int prepare_library(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err)
-{
-    bool ok = false;
-    char *why = NULL;
-    if (!a->parts.agent_library) {
-        why = tw_strdup("libtwinrun.so was not found; set TWINRUN_LIBDIR to its folder");
-    } else {
-        a->library = tw_strdup(a->parts.agent_library);
-        if (!a->library)
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
-        if (stage(a, &a->library, "libtwinrun.so", " :\t\n") != 0) {
-            why = tw_printf("its path %s has a space or colon, which LD_PRELOAD cannot hold, and no temporary folder can be written",
-                            a->library);
-        } else {
-            int rc = trial(program, a->library, e, &ok, &why, err);
-            if (rc)
-                return rc;
-        }
-    }
-    a->preload = ok;
-    a->why = why;
-    if (!ok && !why)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
-    if (!ok)
-        tw_run_note(run, "the agent cannot be loaded: %s; the job runs without it", why);
-    return 0;
-}
-
-static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
-{
-    struct twin_parts *p = &a->parts;
-    if (!p->site_dir) {
-        tw_run_note(run, "the Python half (sitecustomize.py) was not found; set TWINRUN_LIBDIR to the folder that holds python/");
-        return 0;
-    }
-    if (!strchr(p->site_dir, ':'))
-        return 0;
-    tw_free(p->site_dir);
-    p->site_dir = NULL;
-    if (stage(a, &p->python_dir, "python", ":") != 0) {
-        tw_run_note(run, "the Python half cannot be used: %s has a colon, which PYTHONPATH cannot hold", p->python_dir);
-        return 0;
-    }
-    p->site_dir = tw_path_join(p->python_dir, "twinrun/_site");
-    return p->site_dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
-}
-
-int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err)
-{
-    uint64_t begin = tw_monotonic_ns();
-    int rc = twin_parts_find(&a->parts, err);
-    if (rc == 0)
-        rc = prepare_library(a, program, e, run, err);
-    if (rc == 0)
-        rc = prepare_python(a, run, err);
-    a->load_s = (double)(tw_monotonic_ns() - begin) * 1e-9;
-    return rc;
-}
-
-void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage)
-{
-    if (a->stage_dir && !keep_stage)
-        tw_remove_tree(a->stage_dir, NULL, NULL);
-    tw_free(a->stage_dir);
-    tw_free(a->library);
-    tw_free(a->why);
-    twin_parts_free(&a->parts);
-    *a = (struct tw_agent_setup){0};
 }

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gets the agent ready for one run: found, staged, tried. */
+#include "launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- staging: LD_PRELOAD is split at spaces and colons, PYTHONPATH at colons */
+
+static char *staging_folder(void)
+{
+    const char *places[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (!places[i] || places[i][0] != '/' || strpbrk(places[i], " :\t\n"))
+            continue;
+        char *folder = tw_printf("%s/twinrun-XXXXXX", places[i]);
+        if (folder && mkdtemp(folder))
+            return folder;
+        tw_free(folder);
+    }
+    return NULL;
+}
+
+/* Replaces *path by a link below the staging folder when it holds one of `bad`. 0, or -1 when that cannot be done. */
+static int stage(struct tw_agent_setup *a, char **path, const char *name, const char *bad)
+{
+    if (!strpbrk(*path, bad))
+        return 0;
+    if (!a->stage_dir && !(a->stage_dir = staging_folder()))
+        return -1;
+    char *link = tw_path_join(a->stage_dir, name);
+    if (!link || symlink(*path, link) != 0) {
+        tw_free(link);
+        return -1;
+    }
+    tw_free(*path);
+    *path = link;
+    return 0;
+}
+
+static int prepare_library(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err)
+{
+    bool ok = false;
+    char *why = NULL;
+    if (!a->parts.agent_library) {
+        why = tw_strdup("libtwinrun.so was not found; set TWINRUN_LIBDIR to its folder");
+    } else {
+        a->library = tw_strdup(a->parts.agent_library);
+        if (!a->library)
+            return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+        if (stage(a, &a->library, "libtwinrun.so", " :\t\n") != 0) {
+            why = tw_printf("its path %s has a space or colon, which LD_PRELOAD cannot hold, and no temporary folder can be written",
+                            a->library);
+        } else {
+            int rc = tw_trial_load(program, a->library, e, &ok, &why, err);
+            if (rc)
+                return rc;
+        }
+    }
+    a->preload = ok;
+    a->why = why;
+    if (!ok && !why)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+    if (!ok)
+        tw_run_note(run, "the agent cannot be loaded: %s; the job runs without it", why);
+    return 0;
+}
+
+static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
+{
+    struct twin_parts *p = &a->parts;
+    if (!p->site_dir) {
+        tw_run_note(run, "the Python half (sitecustomize.py) was not found; set TWINRUN_LIBDIR to the folder that holds python/");
+        return 0;
+    }
+    if (!strchr(p->site_dir, ':'))
+        return 0;
+    tw_free(p->site_dir);
+    p->site_dir = NULL;
+    if (stage(a, &p->python_dir, "python", ":") != 0) {
+        tw_run_note(run, "the Python half cannot be used: %s has a colon, which PYTHONPATH cannot hold", p->python_dir);
+        return 0;
+    }
+    p->site_dir = tw_path_join(p->python_dir, "twinrun/_site");
+    return p->site_dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+}
+
+int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err)
+{
+    uint64_t begin = tw_monotonic_ns();
+    int rc = twin_parts_find(&a->parts, err);
+    if (rc == 0)
+        rc = prepare_library(a, program, e, run, err);
+    if (rc == 0)
+        rc = prepare_python(a, run, err);
+    a->load_s = (double)(tw_monotonic_ns() - begin) * 1e-9;
+    return rc;
+}
+
+void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage)
+{
+    if (a->stage_dir && !keep_stage)
+        tw_remove_tree(a->stage_dir, NULL, NULL);
+    tw_free(a->stage_dir);
+    tw_free(a->library);
+    tw_free(a->why);
+    twin_parts_free(&a->parts);
+    *a = (struct tw_agent_setup){0};
+}
