@@ -120,7 +120,8 @@ static void throughput(unsigned char *p, size_t n, const char *size, enum twin_d
     }
     printf("fingerprint/%s/%s/read %.2f GB/s\n", size, twin_dtype_name(dtype), median(reads, rounds));
     for (int m = 0; m < MODES; m++) {
-        printf("fingerprint/%s/%s/%s %.2f GB/s\n", size, twin_dtype_name(dtype), mode_names[m], median(speed[m], rounds));
+        printf("fingerprint/%s/%s/%s %.2f GB/s\n", size, twin_dtype_name(dtype), mode_names[m],
+               median(speed[m], rounds));
         printf("fingerprint/%s/%s/%s %.3f of-read\n", size, twin_dtype_name(dtype), mode_names[m],
                median(ratio[m], rounds));
     }

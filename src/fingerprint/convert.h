@@ -87,9 +87,8 @@ static inline void tw_careful_init(struct tw_careful *c)
 }
 
 /* n elements, one at a time; adds to *c. */
-static inline __attribute__((always_inline)) void tw_careful_convert(double (*load)(const void *, size_t),
-                                                                     const void *p, size_t n, double *out,
-                                                                     struct tw_careful *c)
+static inline __attribute__((always_inline)) void
+tw_careful_convert(double (*load)(const void *, size_t), const void *p, size_t n, double *out, struct tw_careful *c)
 {
     const uint64_t inf = 0x7FF0000000000000u, minus = 1ull << 63;
     int64_t min = tw_order_key(c->min), max = tw_order_key(c->max);

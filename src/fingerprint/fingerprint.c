@@ -10,20 +10,23 @@
 #define GATHER_BYTES 4096
 #define DIRECT_BYTES 2048 /* a shorter run is cheaper to copy than to start on */
 
-struct axis { uint64_t count; int64_t stride; }; /* stride in elements */
+struct axis {
+    uint64_t count;
+    int64_t stride;
+}; /* stride in elements */
 
 struct view {
     const unsigned char *data;
-    size_t size;            /* bytes per element */
+    size_t size; /* bytes per element */
     uint64_t elements;
-    uint32_t ndim;          /* after merging; 0 = one element */
+    uint32_t ndim; /* after merging; 0 = one element */
     struct axis axis[TWIN_MAX_NDIM];
 };
 
 struct feeder {
     struct tw_pass *pass;
-    size_t size, parts;     /* bytes and parts per element */
-    size_t filled, room;    /* elements in the buffer, and how many until the next cut */
+    size_t size, parts;  /* bytes and parts per element */
+    size_t filled, room; /* elements in the buffer, and how many until the next cut */
     unsigned char buffer[GATHER_BYTES];
 };
 
@@ -121,7 +124,9 @@ static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
 static void gather(unsigned char *to, const unsigned char *p, size_t n, int64_t stride, size_t size)
 {
     int64_t step = stride * (int64_t)size;
-    struct two { uint64_t w[2]; };
+    struct two {
+        uint64_t w[2];
+    };
     switch (size) {
     case 1: GATHER(uint8_t);
     case 2: GATHER(uint16_t);
@@ -221,8 +226,8 @@ int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest, st
     if (!stats && !sketch && contiguous(t)) { /* the common small case: no state, no floating point */
         size_t size = twin_dtype_size(t->dtype);
         if (digest)
-            *digest = n ? twin_digest_bytes(t->data, (size_t)n * size, t->global_offset * size)
-                        : (struct twin_digest){0, 0};
+            *digest =
+                n ? twin_digest_bytes(t->data, (size_t)n * size, t->global_offset * size) : (struct twin_digest){0, 0};
         return 0;
     }
     struct tw_fpenv env = tw_fpenv_enter();

@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 #if defined(__x86_64__)
-struct tw_fpenv { uint32_t mxcsr; };
+struct tw_fpenv {
+    uint32_t mxcsr;
+};
 static inline struct tw_fpenv tw_fpenv_enter(void)
 {
     struct tw_fpenv e;
@@ -23,7 +25,9 @@ static inline void tw_fpenv_leave(struct tw_fpenv e)
     __asm__ volatile("ldmxcsr %0" : : "m"(e.mxcsr) : "memory");
 }
 #elif defined(__aarch64__)
-struct tw_fpenv { uint64_t fpcr, fpsr; };
+struct tw_fpenv {
+    uint64_t fpcr, fpsr;
+};
 static inline struct tw_fpenv tw_fpenv_enter(void)
 {
     struct tw_fpenv e;
@@ -36,7 +40,9 @@ static inline void tw_fpenv_leave(struct tw_fpenv e)
 }
 #else
 #include <fenv.h>
-struct tw_fpenv { fenv_t env; };
+struct tw_fpenv {
+    fenv_t env;
+};
 static inline struct tw_fpenv tw_fpenv_enter(void)
 {
     struct tw_fpenv e;

@@ -33,8 +33,9 @@ static inline void mix(__m256i *w0, __m256i *w1)
 /* The keys from `first` on, in the order in which unpack leaves the words of four blocks. */
 static inline __m256i four_keys(uint64_t first)
 {
-    return ADD(_mm256_set1_epi64x((long long)first),
-               _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP, (long long)(3 * TW_KEY_STEP)));
+    return ADD(
+        _mm256_set1_epi64x((long long)first),
+        _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP, (long long)(3 * TW_KEY_STEP)));
 }
 
 static inline uint64_t total(__m256i v)
@@ -106,7 +107,10 @@ static inline vd vd_square_add(vd acc, vd x)
 
 /* Sign masks of four elements, by the four bits. */
 #define SIGN(bit) ((uint64_t)(bit) << 63)
-#define SIGNS(n) {SIGN((n)&1), SIGN((n) >> 1 & 1), SIGN((n) >> 2 & 1), SIGN((n) >> 3 & 1)}
+#define SIGNS(n)                                                                                                       \
+    {                                                                                                                  \
+        SIGN((n)&1), SIGN((n) >> 1 & 1), SIGN((n) >> 2 & 1), SIGN((n) >> 3 & 1)                                        \
+    }
 static const _Alignas(32) uint64_t sign_masks[16][4] = {
     SIGNS(0), SIGNS(1), SIGNS(2),  SIGNS(3),  SIGNS(4),  SIGNS(5),  SIGNS(6),  SIGNS(7),
     SIGNS(8), SIGNS(9), SIGNS(10), SIGNS(11), SIGNS(12), SIGNS(13), SIGNS(14), SIGNS(15),

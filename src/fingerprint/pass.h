@@ -11,11 +11,11 @@ struct tw_pass {
     const struct tw_kernels *k;
     enum twin_dtype dtype; /* of a part: f32 and f64 for complex elements */
     size_t part_bytes;
-    bool moments;          /* statistics or a sketch are wanted */
+    bool moments; /* statistics or a sketch are wanted */
     struct twin_digest sum;
     struct twin_stats stats; /* min and max are +Inf and -Inf at the beginning */
     struct twin_sketch *sketch;
-    uint64_t next;         /* index of the next part */
+    uint64_t next; /* index of the next part */
     struct tw_lanes lanes;
     struct tw_rows rows;
     double converted[TW_PIECE], cleaned[TW_PIECE];

@@ -39,9 +39,9 @@ static inline void lanes_store(double *lane, const vd v[GD])
  * Statistics of the types that are exact in f32: extremes and zeros in f32, sums in f64. Vector by vector, so that
  * the accumulators stay in registers where there are only sixteen.
  */
-static inline __attribute__((always_inline)) struct tw_extremes
-narrow_moments(vf (*load)(const unsigned char *, int), size_t size, const unsigned char *p, size_t n,
-               struct tw_lanes *lanes)
+static inline __attribute__((always_inline)) struct tw_extremes narrow_moments(vf (*load)(const unsigned char *, int),
+                                                                               size_t size, const unsigned char *p,
+                                                                               size_t n, struct tw_lanes *lanes)
 {
     vd sum[GD], sumsq[GD];
     vf min = vf_set(__builtin_inff()), max = vf_set(-__builtin_inff());
@@ -175,7 +175,7 @@ static inline __attribute__((always_inline)) void careful_vectors(vf (*load)(con
         c->max = high;
 }
 
-#define SKETCH(name, size, load)                                                                                            \
+#define SKETCH(name, size, load)                                                                                       \
     static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)                           \
     {                                                                                                                  \
         sketch_rows(load, size, p, n, index, rows);                                                                    \
@@ -188,7 +188,7 @@ static inline __attribute__((always_inline)) void careful_vectors(vf (*load)(con
         tw_careful_convert(tw_load_##name, (const char *)p + whole * size, n - whole, out + whole, c);                 \
     }
 #define NARROW(name, size)                                                                                             \
-    SKETCH(name, size, load_##name)                                                                                               \
+    SKETCH(name, size, load_##name)                                                                                    \
     static struct tw_extremes moments_##name(const void *p, size_t n, struct tw_lanes *lanes)                          \
     {                                                                                                                  \
         return narrow_moments(load_##name, size, p, n, lanes);                                                         \

@@ -37,9 +37,11 @@ int main(int argc, char **argv)
     }
     for (int dtype = 0; dtype < TWIN_DTYPE_COUNT; dtype++)
         for (int round = 0; round < 24; round++) {
-            int64_t n = (int64_t)(bits(&state) % (round < 16 ? 300 : 9000)), shape[2] = {n / 16, 16}, strides[2] = {1, n / 16};
+            int64_t n = (int64_t)(bits(&state) % (round < 16 ? 300 : 9000)), shape[2] = {n / 16, 16},
+                    strides[2] = {1, n / 16};
             size_t size = twin_dtype_size((enum twin_dtype)dtype), shift = bits(&state) % 16;
-            struct twin_tensor t = {p + shift, (enum twin_dtype)dtype, 1, &n, NULL, round % 2 ? bits(&state) % 9000 : 0};
+            struct twin_tensor t = {
+                p + shift, (enum twin_dtype)dtype, 1, &n, NULL, round % 2 ? bits(&state) % 9000 : 0};
             struct twin_digest d;
             struct twin_stats s;
             struct twin_sketch k = {.k = 1u << round % 7};
@@ -57,8 +59,8 @@ int main(int argc, char **argv)
                 memcpy(&b, &k.bucket[j], 8);
                 sum = sum * 31 + b;
             }
-            printf("%s %d %016" PRIx64 " %016" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, twin_dtype_name(t.dtype),
-                   round, d.a, d.b, s.nan, s.pos_inf, s.neg_inf, s.zeros);
+            printf("%s %d %016" PRIx64 " %016" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
+                   twin_dtype_name(t.dtype), round, d.a, d.b, s.nan, s.pos_inf, s.neg_inf, s.zeros);
             for (int j = 0; j < 5; j++)
                 printf(" %016" PRIx64, values[j]);
             printf(" %" PRIu64 " %016" PRIx64 "\n", k.skipped, sum);

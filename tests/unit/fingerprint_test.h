@@ -75,13 +75,13 @@ static inline uint64_t float_bits(unsigned exponent, unsigned fraction, enum fil
     if (how == FILL_ZEROS)
         return r >> 62 & 1 ? sign : 0;
     switch (r >> 61) {
-    case 0: return sign;                                  /* zeros */
-    case 1: return sign | top << fraction;                /* infinities */
-    case 2: return sign | top << fraction | (f ? f : 1);  /* NaNs of any payload */
-    case 3: return sign | f;                              /* subnormals */
-    case 4: return sign | 1;                              /* the smallest one */
-    case 5: return sign | ((top << fraction) - 1);        /* the largest finite number */
-    case 6: return sign | 1ull << fraction;               /* the smallest normal one */
+    case 0: return sign;                                 /* zeros */
+    case 1: return sign | top << fraction;               /* infinities */
+    case 2: return sign | top << fraction | (f ? f : 1); /* NaNs of any payload */
+    case 3: return sign | f;                             /* subnormals */
+    case 4: return sign | 1;                             /* the smallest one */
+    case 5: return sign | ((top << fraction) - 1);       /* the largest finite number */
+    case 6: return sign | 1ull << fraction;              /* the smallest normal one */
     default: return sign | e << fraction | f;
     }
 }
@@ -95,8 +95,10 @@ static inline void fill_tensor(void *to, size_t n, enum twin_dtype dtype, enum f
         switch (dtype) {
         case TWIN_F16: w = float_bits(5, 10, how, state); break;
         case TWIN_BF16: w = float_bits(8, 7, how, state); break;
-        case TWIN_F32: case TWIN_C64: w = float_bits(8, 23, how, state); break;
-        case TWIN_F64: case TWIN_C128: w = float_bits(11, 52, how, state); break;
+        case TWIN_F32:
+        case TWIN_C64: w = float_bits(8, 23, how, state); break;
+        case TWIN_F64:
+        case TWIN_C128: w = float_bits(11, 52, how, state); break;
         default: w = how == FILL_ZEROS && random_bits(state) % 3 == 0 ? 0 : random_bits(state); break;
         }
         memcpy(p + i * size, &w, size);

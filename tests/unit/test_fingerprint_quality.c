@@ -11,7 +11,9 @@
 #include <stdbool.h>
 #include "mixer.h"
 
-struct pair { uint64_t a, b; };
+struct pair {
+    uint64_t a, b;
+};
 typedef struct pair mixer(uint64_t w0, uint64_t w1, uint64_t block);
 
 static struct pair ours(uint64_t w0, uint64_t w1, uint64_t block)
@@ -111,7 +113,10 @@ static void sort_bits(uint64_t *v, uint64_t *scratch, size_t n, int bits)
     }
 }
 
-struct family { size_t n, room; struct pair *change; };
+struct family {
+    size_t n, room;
+    struct pair *change;
+};
 
 static size_t coincidences(const struct family *f, int which) /* 0, 1: a, b; 2 to 5: their halves */
 {
@@ -159,7 +164,9 @@ static void put(struct family *f, struct pair x, struct pair y, int sign)
 
 static uint64_t base_word(int base, uint64_t *seed)
 {
-    return base == 0 ? 0 : base == 1 ? 0x3F8000003F800000u : 0x3F800000BF800000u + (random_bits(seed) & 0x7FFFFF007FFFFFu);
+    return base == 0   ? 0
+           : base == 1 ? 0x3F8000003F800000u
+                       : 0x3F800000BF800000u + (random_bits(seed) & 0x7FFFFF007FFFFFu);
 }
 
 static bool single_bits(mixer *f, struct family *m, size_t size, bool loud)
@@ -178,7 +185,7 @@ static bool single_bits(mixer *f, struct family *m, size_t size, bool loud)
     return good;
 }
 
-/* x + d here and x - d there: what an optimizer or a rounding error does. A pair that cancels shows as a coincidence. */
+/* x + d here and x - d there: what an optimizer or a rounding error does. A cancelling pair shows as a coincidence. */
 static bool additive(mixer *f, struct family *m, size_t size, bool loud)
 {
     static const uint64_t steps[] = {1, 2, 0x100, 0x800000, 0x80000000};

@@ -60,8 +60,8 @@ static void test_long(void **state)
             for (int round = 0; round < 4; round++) {
                 int64_t n = (int64_t)(random_bits(&seed) % 10000);
                 size_t shift = random_bits(&seed) % 16;
-                struct twin_tensor t = {buffer + shift, (enum twin_dtype)dtype, 1, &n, NULL,
-                                        round ? random_bits(&seed) % 10000 : 0};
+                struct twin_tensor t = {
+                    buffer + shift, (enum twin_dtype)dtype, 1, &n, NULL, round ? random_bits(&seed) % 10000 : 0};
                 fill_tensor(buffer + shift, (size_t)n, t.dtype, (enum fill)how, &seed);
                 same(&t, round == 3 ? 64 : 16, "long");
             }
@@ -130,8 +130,8 @@ static void test_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_named),   cmocka_unit_test(test_digest_kernel), cmocka_unit_test(test_short),
-        cmocka_unit_test(test_long),    cmocka_unit_test(test_strided),
+        cmocka_unit_test(test_named), cmocka_unit_test(test_digest_kernel), cmocka_unit_test(test_short),
+        cmocka_unit_test(test_long),  cmocka_unit_test(test_strided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
