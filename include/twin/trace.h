@@ -102,7 +102,8 @@ struct twin_observation {
 };
 
 /* Adds the value to the step's value hash, then pushes the record into the calling thread's ring.
- * Returns a link (step << 32 | seq), also when the details were dropped because the ring was full (a gap). */
+ * Returns a link (step << 32 | seq, seq from 1), also when the details were dropped because the ring was full (a gap);
+ * 0 when it could not be recorded at all (counted as lost) or the writer is off. */
 uint64_t twin_writer_record(struct twin_writer *w, const struct twin_observation *o);
 
 /* Closes the current step: its value hash becomes final; the step number goes up by one. The caller makes sure that
@@ -224,7 +225,8 @@ bool twin_trace_note(struct twin_trace *t, size_t index, const char **key, const
 bool twin_trace_gap(struct twin_trace *t, size_t index, uint32_t *step, uint32_t *dropped);
 
 /* Verifies everything: header, every CRC, the seal chain, every length, every value hash recomputed from the records
- * where none were dropped. 0 when intact; TWIN_EFORMAT with the first fault (offset, expected, found). */
+ * where none were dropped. 0 when intact; TWIN_EFORMAT with the first fault (offset, expected, found); a tail (info.tail_bytes,
+ * what a killed process leaves) is a fault too, and reported only when all before it is intact. */
 int twin_trace_verify(struct twin_trace *t, struct twin_error *err);
 
 #ifdef __cplusplus

@@ -9,7 +9,6 @@
 #include "writer.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
