@@ -49,7 +49,8 @@ struct twin_launch_options {
     const char *stdin_spool;        /* file that holds what earlier runs read from stdin, shared by the runs of a check */
     uint64_t output_cap_bytes;      /* stored bytes per stream; 0 = 256 MiB; more passes through, hashed, not stored */
     /* Called about 4 times a second while the job runs (and once at its end). Return non-zero to stop the job (SIGTERM,
-     * then SIGKILL after a grace time): outcome TWIN_RUN_STOPPED. May be NULL. */
+     * then SIGKILL after a grace time): outcome TWIN_RUN_STOPPED. May be NULL. The job's output waits while it runs: be back
+     * within some 50 ms. */
     int (*on_tick)(void *user, const struct twin_progress *p);
     void *user;
 };

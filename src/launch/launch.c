@@ -146,7 +146,7 @@ static int describe_run(struct launch *l)
     run->host = tw_strdup(host);
     l->launched_from = tw_path_absolute(".", l->err);
     if (!run->label || !run->host || !l->launched_from)
-        return no_memory(l->err);
+        return l->err->code ? l->err->code : no_memory(l->err);
     size_t n = strlen(l->launched_from);
     if (n > 2 && tw_ends(l->launched_from, "/."))
         l->launched_from[n - 2] = '\0';
@@ -207,14 +207,41 @@ static int choose_folder(struct launch *l)
     return rc;
 }
 
+/* A folder that cannot be listed is a gap in the evidence, not a reason to refuse the job. */
+static int files_unknown(struct launch *l, int rc, const struct twin_error *why)
+{
+    if (rc == TWIN_ENOMEM)
+        return twin_error_set(l->err, rc, "%s", why->message);
+    if (rc) {
+        tw_run_note(l->run, "which files the job wrote is not known: %s", why->message);
+        l->run->files_truncated = true;
+    }
+    return 0;
+}
+
+static int list_files_before(struct launch *l)
+{
+    struct twin_error why = TWIN_ERROR_INIT;
+    l->before = tw_snapshot_take(l->run->cwd, l->home, &why);
+    return files_unknown(l, l->before ? 0 : why.code, &why);
+}
+
+static int list_files_after(struct launch *l)
+{
+    struct twin_error why = TWIN_ERROR_INIT;
+    if (!l->before || !l->job.started || l->job.exec_errno)
+        return 0;
+    return files_unknown(l, tw_snapshot_compare(l->before, l->run, l->home, &why), &why);
+}
+
 static int prepare_job(struct launch *l)
 {
     const struct twin_launch_options *o = l->o;
     struct tw_job *job = &l->job;
     uint64_t cap = o->output_cap_bytes ? o->output_cap_bytes : OUTPUT_CAP_BYTES;
     int rc = choose_folder(l);
-    if (rc == 0 && !(l->before = tw_snapshot_take(l->run->cwd, l->home, l->err)))
-        rc = l->err->code;
+    if (rc == 0)
+        rc = list_files_before(l);
     if (rc == 0 && (job->progress_fd = tw_progress_create(l->run->dir, l->err)) < 0)
         rc = job->progress_fd;
     if (rc == 0 && !(job->tree = tw_tree_start(l->run->dir, o->agents, l->agent.why, l->err)))
@@ -367,7 +394,7 @@ static int collect(struct launch *l)
     collect_output(l);
     if ((one = tw_tree_finish(l->job.tree, run, l->err)) && rc == 0)
         rc = one;
-    if (l->job.started && !l->job.exec_errno && (one = tw_snapshot_compare(l->before, run, l->home, l->err)) && rc == 0)
+    if ((one = list_files_after(l)) && rc == 0)
         rc = one;
     if ((one = tw_run_find_traces(run, l->err)) && rc == 0)
         rc = one;

@@ -11,8 +11,8 @@
 static const int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 /* Stop signals wait while the job is prepared and are read from a descriptor while it runs: no handler is installed, so
- * the job inherits the dispositions that we inherited. An ignored one (nohup) stays ignored. SIGPIPE waits too: a write
- * to a reader that went away then only fails. */
+ * the job inherits the dispositions that we inherited. An ignored one (nohup) stays ignored. SIGPIPE and SIGXFSZ wait too:
+ * a write to a reader that went away, or beyond the user's file size limit, then only fails. */
 void tw_own_hold_signals(struct tw_own *own, sigset_t *wanted)
 {
     sigset_t hold;
@@ -25,6 +25,7 @@ void tw_own_hold_signals(struct tw_own *own, sigset_t *wanted)
     sigaddset(&hold, SIGWINCH);
     *wanted = hold;
     sigaddset(&hold, SIGPIPE);
+    sigaddset(&hold, SIGXFSZ);
     sigaction(SIGCHLD, NULL, &own->sigchld);
     own->sigchld_ignored = own->sigchld.sa_handler == SIG_IGN;
     if (own->sigchld_ignored || (own->sigchld.sa_flags & SA_NOCLDWAIT)) {
@@ -52,7 +53,7 @@ int tw_own_take_stop_signal(void)
 
 void tw_own_release_signals(struct tw_own *own)
 {
-    static const int ours[] = {SIGPIPE, SIGCHLD, SIGWINCH};
+    static const int ours[] = {SIGPIPE, SIGXFSZ, SIGCHLD, SIGWINCH};
     struct timespec at_once = {0};
     if (!own->signals_held)
         return;

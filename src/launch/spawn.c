@@ -57,6 +57,20 @@ char *tw_program_find(const char *name, const char *path_value, struct twin_erro
     return found;
 }
 
+/* Would a shell take it for a script? As bash decides: no NUL byte in its first line. */
+static bool is_text(const char *path)
+{
+    char head[256];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i < n && head[i] != '\n'; i++)
+        if (head[i] == '\0')
+            return false;
+    return n >= 0;
+}
+
 /* Everything below the fork uses async-signal-safe calls only: the caller may have threads. */
 static void exec_candidates(char *const *candidates, const char **shell_argv, const struct tw_spawn *s, int report)
 {
@@ -64,7 +78,7 @@ static void exec_candidates(char *const *candidates, const char **shell_argv, co
     for (size_t i = 0; candidates[i]; i++) {
         execve(candidates[i], s->argv, s->env);
         int error = errno;
-        if (error == ENOEXEC) { /* a script without "#!": what every shell and execvp do */
+        if (error == ENOEXEC && is_text(candidates[i])) { /* a script without "#!": what every shell and execvp do */
             shell_argv[1] = candidates[i];
             execve(shell_argv[0], (char *const *)shell_argv, s->env);
             error = errno == ENOENT ? ENOEXEC : errno;
@@ -169,7 +183,7 @@ char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code)
     if (error == EACCES)
         return tw_printf("cannot run %s: found in PATH, but not executable", s->argv[0]);
     if (error == ENOEXEC)
-        return tw_printf("cannot run %s: not a program this machine can execute, and there is no /bin/sh", s->argv[0]);
+        return tw_printf("cannot run %s: it is not a program that this machine can execute (built for another one?)", s->argv[0]);
     if (error == E2BIG)
         return tw_printf("cannot run %s: its arguments and environment are too long", s->argv[0]);
     return tw_printf("cannot run %s: %s", s->argv[0], strerror(error));

@@ -77,6 +77,40 @@ def test_script_without_interpreter_line(work):
     assert r.returncode == 9 and r.stored("stdout") == b"shell x\n"
 
 
+def test_program_of_another_machine(work):
+    program = compile_c(work, "arm", "int main(void) { return 0; }\n", "-static", compiler="aarch64-linux-gnu-gcc")
+    if not program:
+        (work / "arm").write_bytes(b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xb7\0" + bytes(100))
+        (work / "arm").chmod(0o755)
+    r = launch(work, ["./arm"])
+    if r.json["outcome"] == "exited":
+        pytest.skip("this machine runs it (binfmt)")
+    assert (r.json["outcome"], r.json["exit_code"]) == ("not-started", 126) and "another" in r.json["message"]
+
+
+def test_inherited_descriptors_reach_the_job(work):
+    r, w = os.pipe()
+    launch(work, ["bash", "-c", f"echo through >&{w}"], pass_fds=[w])
+    os.close(w)
+    assert os.read(r, 100) == b"through\n"
+    os.close(r)
+
+
+def test_file_size_limit_of_the_user(work):
+    limited = ["bash", "-c", 'ulimit -f 100; exec "$@"', "bash", str(DRIVER), "--show", "--report", str(work.parent / "report"), "--"]
+    p = subprocess.run([*limited, "sh", "-c", "head -c 1000000 /dev/zero; exit 3"], cwd=work, env=environment(work), stdout=subprocess.PIPE)
+    assert p.returncode == 3 and len(p.stdout) == 1000000
+    folder = dict(line.split("=", 1) for line in (work.parent / "report").read_text().splitlines())["dir"]
+    run = json.load(open(folder + "/run.json"))
+    assert run["stdout"]["truncated"] and run["stdout"]["bytes"] == 1000000 and any("stored only up to" in n for n in run["notes"])
+
+
+def test_job_that_removes_its_folder(work):
+    (work / "inside").mkdir()
+    r = launch(work / "inside", ["sh", "-c", "rmdir ../inside; exit 5"], env=environment(work))
+    assert r.returncode == 5 and r.json["files_truncated"] and any("is not known" in n for n in r.json["notes"])
+
+
 def test_path_of_the_job_decides(work):
     (work / "bin").mkdir()
     tool = work / "bin" / "tool"
@@ -255,7 +289,7 @@ def test_stubborn_job_is_killed_after_the_grace_time(work):
     begin = time.monotonic()
     p.send_signal(signal.SIGINT)
     r = finish(p)
-    assert 4.5 < time.monotonic() - begin < 9
+    assert 4.5 < time.monotonic() - begin < 15
     assert r.json["outcome"] == "interrupted" and r.json["signal"] == signal.SIGKILL
     assert not any(map(alive, pids))
 
@@ -268,7 +302,7 @@ def test_second_ctrl_c_kills_at_once(work):
     time.sleep(0.6)
     p.send_signal(signal.SIGINT)
     r = finish(p)
-    assert time.monotonic() - begin < 3 and r.json["outcome"] == "interrupted" and not alive(job)
+    assert time.monotonic() - begin < 4.5 and r.json["outcome"] == "interrupted" and not alive(job)
 
 
 def test_ctrl_c_of_a_terminal_is_not_sent_twice(work):
