@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Getting the agent in: environment, trial load, staging, and the report of processes that it is not in."""
+import json
 import os
 import pathlib
 import shutil
@@ -10,7 +11,11 @@ import tempfile
 import pytest
 from launch_helper import DRIVER, LIBRARY, ROOT, compile_c, environment, launch
 
-pytestmark = pytest.mark.skipif(not (DRIVER.exists() and LIBRARY.exists()), reason="the launch driver and libtwinrun.so are not built (set TWINRUN_BUILD)")
+BUILT = DRIVER.exists() and LIBRARY.exists()
+pytestmark = [
+    pytest.mark.skipif(not BUILT, reason="the launch driver and libtwinrun.so are not built (set TWINRUN_BUILD)"),
+    pytest.mark.skipif(BUILT and b"__asan_init" in LIBRARY.read_bytes(), reason="a sanitized agent loads into sanitized programs only"),
+]
 SLEEP = "#include <unistd.h>\n#include <stdio.h>\nint main(void) { puts(\"ok\"); fflush(stdout); usleep(600000); return 3; }\n"
 
 
@@ -69,6 +74,26 @@ def test_library_in_a_folder_with_a_space_is_staged_and_cleaned_up(work, tmp_pat
     assert path.startswith(str(tmp_path / "t").encode()) and mode == b"0o700"
     assert r.json["agent"]["preloaded"] and r.process("job.py")["armed"] and r.stored("stderr") == b""
     assert os.listdir(tmp_path / "t") == []
+
+
+@pytest.mark.parametrize("layout", [
+    ("pkg/_bin/twinrun", "pkg/_bin/libtwinrun.so", "pkg/_bin/agent"), ("src/build/cmd/twinrun", "src/build/agents/libtwinrun.so", "src/python"),
+    ("usr/bin/twinrun", "usr/lib/twinrun/libtwinrun.so", "usr/lib/twinrun/python"), ("usr/bin/twinrun", "usr/lib64/twinrun/libtwinrun.so", "usr/lib64/twinrun/python"),
+], ids=["wheel", "build tree", "installed", "lib64"])
+def test_parts_are_found_from_the_executable(work, tmp_path, layout):
+    program, library, python = (tmp_path / part for part in layout)
+    for path in (program, library, python):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(DRIVER, program)
+    shutil.copy(LIBRARY, library)
+    shutil.copytree(ROOT / "python", python, ignore=shutil.ignore_patterns("__pycache__"))
+    report = tmp_path / "report"
+    (tmp_path / "link").symlink_to(program)
+    subprocess.run([str(tmp_path / "link"), "--agents", "--report", str(report), "--", "true"], cwd=work, check=True,
+                   env=environment(work, TWINRUN_LIBDIR=None))
+    folder = dict(line.split("=", 1) for line in report.read_text().splitlines())["dir"]
+    agent = json.load(open(folder + "/run.json"))["agent"]
+    assert agent["library"] == str(library) and agent["site_dir"] == str(python / "twinrun" / "_site") and agent["preloaded"]
 
 
 def test_dynamic_program_is_armed(work):
