@@ -134,7 +134,7 @@ int tw_show_records(struct twin_trace *t, const char *path, const struct tw_show
         for (size_t i = 0; rc == 0 && i < count; i++)
             on_record(&l, &records[i]);
         twin_trace_records_free(records);
-    } else {
+    } else if ((rc = twin_trace_definitions(t, &err)) == 0) {
         rc = twin_trace_walk(t, on_record, NULL, &l, &err);
     }
     return rc == 0 ? 0 : tw_trouble(&err, "%s", tw_base_name(path));

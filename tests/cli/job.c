@@ -113,6 +113,7 @@ int main(int argc, char **argv)
     float w[N] = {0}, loss = 0;
     if (p.from > 0)
         load(w);
+    twin_record("init:w", TWIN_F32, 1, (int64_t[]){N}, NULL, w, 0);
     print_bytes(p.print);
     for (long step = p.from; step < p.steps; step++) {
         if (step == p.die_at && (p.die_run == 0 || p.die_run == run)) {

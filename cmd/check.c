@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun check: run it again, unchanged, and name the first place where the runs part. */
+#include "check.h"
+
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+#include "verdict.h"
+#include "zoom.h"
+
+#include "base.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define FIELD(f) offsetof(struct tw_check_args, f)
+#define LEVEL_NOT_GIVEN ((enum twin_level) - 1)
+
+static const struct tw_option options[] = {
+    {"runs", 'n', TW_OPT_COUNT, "N", "3", "Runs", "number of runs; the first is the reference", FIELD(runs), 2, 100000},
+    {"all", 0, TW_OPT_FLAG, NULL, NULL, "Runs", "make all runs; without it the first divergence ends the check", FIELD(all), 0, 0},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
+    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs", "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then",
+     FIELD(max_time), 0, 0},
+    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c", FIELD(a), 0, 0},
+    {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one", FIELD(b), 0, 0},
+    {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Arms",
+     "step of A at which B begins (a resumed job); found by its weights unless given", FIELD(b_starts_at), 0, UINT32_MAX - 1},
+    {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
+     "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level), 0, 0},
+    {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
+     "keep a sketch of each tensor every K steps, for distances; 10 unless given", FIELD(sketch_every), 1, UINT32_MAX},
+    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record", FIELD(lossless), 0, 0},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder", FIELD(fresh_dir), 0, 0},
+    {"control", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
+     "one more run, unobserved, whose output and files are compared with the first", FIELD(control), 0, 0},
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
+     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore), 0, 0},
+    {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
+     "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance), 0, 0},
+    {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation", FIELD(no_zoom), 0, 0},
+    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run", FIELD(bisect), 0, 0},
+    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github), 0, 0},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home), 0, 0},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json), 0, 0},
+    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit), 0, 0},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet), 0, 0},
+    {"show-output", 0, TW_OPT_FLAG, NULL, NULL, "Output", "pass on what the job prints (it is stored in any case)", FIELD(show_output), 0, 0},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "same, bit for bit or within the tolerance"},
+    {"1", "the runs differ"},
+    {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
+    {"3", "inconclusive: what was seen does not suffice to say \"same\"; the verdict names what was unseen"},
+    {"130", "interrupted by Ctrl-C; what was compared so far has been reported"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun check -- python train.py --epochs 1", "three runs, or fewer when they part earlier"},
+    {"twinrun check --steps 50 --runs 10 -- torchrun --nproc-per-node=2 train.py", "ten short runs on two ranks"},
+    {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'", "is a resumed job the same job?"},
+    {"git bisect run twinrun check --bisect -q -- python train.py", "which commit broke it?"},
+    {NULL, NULL},
+};
+
+static int choose_arms(struct tw_check *c, const struct tw_operands *job)
+{
+    const struct tw_check_args *a = &c->args;
+    if (job->count && (a->a || a->b))
+        return tw_bad_use("check", "expected either -- COMMAND or --a CMD --b CMD, found both");
+    if (!job->count && !a->a && !a->b)
+        return tw_bad_use("check", "expected the job's command after --; write: twinrun check -- python train.py");
+    if (!job->count && (!a->a || !a->b))
+        return tw_bad_use("check", "expected two arms, found only --%s; give --%s too", a->a ? "a" : "b", a->a ? "b" : "a");
+    if (job->count && a->b_starts_at != TW_NOT_GIVEN)
+        return tw_bad_use("check", "--b-starts-at belongs to --a and --b");
+    if (job->count) {
+        c->arm[0] = c->arm[1] = job->items;
+        return -1;
+    }
+    c->arms = true;
+    tw_shell_argv(a->a, c->shell[0]);
+    tw_shell_argv(a->b, c->shell[1]);
+    c->arm[0] = c->shell[0];
+    c->arm[1] = c->shell[1];
+    return -1;
+}
+
+/* Everything that can be wrong before the first run is found before the first run. */
+static int prepare(struct tw_check *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    const struct tw_check_args *a = &c->args;
+    if (a->tolerance && access(a->tolerance, R_OK) != 0) {
+        twin_error_system(&err, "cannot read %s", a->tolerance);
+        return tw_trouble(&err, "check: --tolerance");
+    }
+    char *home = tw_home(a->home);
+    c->home = home ? tw_path_absolute(home, &err) : NULL;
+    tw_free(home);
+    if (!c->home)
+        return tw_trouble(&err, "check: cannot name the home");
+    if (tw_mkdirs(c->home, &err) != 0 || access(c->home, W_OK) != 0) {
+        twin_error_system(&err, "%s", c->home);
+        return tw_trouble(&err, "check: cannot write the run folders; choose another place with --home or TWINRUN_HOME");
+    }
+    if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
+        c->spool = tw_printf("%s/stdin-%d-%llx", c->home, (int)getpid(), (unsigned long long)tw_monotonic_ns());
+    if (a->max_time)
+        c->deadline_ns = tw_monotonic_ns() + a->max_time * 1000000000u;
+    c->level = a->level == LEVEL_NOT_GIVEN ? TWIN_LEVEL_TENSORS : a->level;
+    return -1;
+}
+
+/* Bare tensors show at operation level only. Only when the user left the level to us, and only once. */
+static int series_at_the_right_level(struct tw_check *c)
+{
+    int rc = tw_check_series(c);
+    if (rc != TW_CHECK_UNSEEN)
+        return rc;
+    c->level = TWIN_LEVEL_OPS;
+    tw_say("no hook saw a tensor in run 1; starting again at operation level, which sees every operation (slower)");
+    rc = tw_check_series(c);
+    if (rc < 0 && c->v)
+        tw_verdict_note(c->v, "recorded at operation level, since no hook of the usual level saw a tensor");
+    return rc;
+}
+
+static int print_verdict(struct tw_check *c)
+{
+    const char *why;
+    char *command = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
+    struct tw_verdict_output o = {
+        .verb = "check", .command = command, .junit = c->args.junit, .json = c->args.json, .github = c->args.github,
+        .can_zoom = !c->zoomed && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
+    };
+    int rc = tw_verdict_print(c->v, (const struct twin_run *const *)c->runs, c->count, &o);
+    if (c->v->outcome == TWIN_FAILED && !c->args.json)
+        tw_check_show_tail(c->runs[0]);
+    tw_free(command);
+    return c->interrupted ? TW_EXIT_INTERRUPTED : rc;
+}
+
+static int check(struct tw_check *c)
+{
+    int rc = series_at_the_right_level(c);
+    if (rc >= 0)
+        return rc;
+    if (!c->interrupted && !c->out_of_time) {
+        tw_check_repeat_arm(c);
+        tw_check_zoom(c);
+        tw_check_control(c);
+    }
+    tw_check_shared_files(c);
+    if (c->out_of_time)
+        tw_verdict_note(c->v, "the time of --max-time was up in run %zu of %llu: judged by what there is", c->count,
+                        (unsigned long long)c->args.runs);
+    tw_stdout_restore();
+    return print_verdict(c);
+}
+
+static void fini(struct tw_check *c)
+{
+    twin_verdict_free(c->v);
+    for (size_t i = 0; i < c->count; i++)
+        twin_run_free(c->runs[i]);
+    tw_free(c->runs);
+    if (c->spool)
+        unlink(c->spool);
+    tw_free(c->spool);
+    tw_free(c->home);
+    tw_free(c->args.ignore.items);
+}
+
+/* Bad use must not look like a bad commit to git bisect, so this holds before the options are parsed. */
+static bool asks_for_bisect(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--bisect") == 0)
+            return true;
+    return false;
+}
+
+static int run(int argc, char **argv)
+{
+    struct tw_check c = {.args = {.level = LEVEL_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN}};
+    struct tw_operands job;
+    bool bisect = asks_for_bisect(argc, argv);
+    int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);
+    if (rc < 0)
+        rc = choose_arms(&c, &job);
+    if (rc < 0) {
+        tw_progress_setup(c.args.quiet || c.args.show_output);
+        if (c.args.json && c.args.show_output)
+            tw_stdout_reserve();
+        rc = prepare(&c);
+        if (rc < 0)
+            rc = check(&c);
+        tw_stdout_restore();
+    }
+    fini(&c);
+    return tw_bisect_code(rc, bisect);
+}
+
+const struct tw_command tw_command_check = {
+    "check", "run a job again, unchanged, and name the first place where the runs part", synopsis,
+    "Runs COMMAND several times, unchanged, records what each run computed, and compares each run with the first. When they "
+    "part, the verdict names the first place: step, rank, phase, tensor, operation and source line, whether it is the "
+    "origin (its inputs were still equal) or only carries a difference on, and what was equal just before it.\n\n"
+    "The first divergence ends the check; a later run is cut short some steps after it has parted. The suspect steps are "
+    "then run once more at operation level to name the operation (--no-zoom leaves that out).\n\n"
+    "With --a and --b two commands are compared that ought to compute the same: a continuous and a resumed job, two and "
+    "four workers, two environments. Each is run by sh -c. When they differ, A is run once more, to tell whether A repeats itself.\n\n"
+    "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at every step of every run. "
+    "What the job prints is stored in the run folders below the home; they stay until twinrun gc deletes them.",
+    options, TW_OPERANDS_JOB, 0, 0, exits, examples, run,
+};

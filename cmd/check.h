@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_CHECK_H
+#define TW_CMD_CHECK_H
+/* Inside of twinrun check: check.c (options, order of events), check_series.c (the runs), check_extra.c (what follows). */
+#include "options.h"
+#include "watch.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <twin/compare.h>
+#include <twin/run.h>
+
+struct tw_check_args {
+    const char *a, *b, *home, *junit, *tolerance;
+    enum twin_level level;
+    uint64_t runs, steps, b_starts_at, sketch_every, max_time;
+    struct tw_strings ignore;
+    bool all, lossless, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
+};
+
+struct tw_check {
+    struct tw_check_args args;
+    enum twin_level level;      /* in force: args.level, or operation level when the hooks saw nothing */
+    char *const *arm[2];        /* argv of each; the same twice for A/A */
+    char *shell[2][4];
+    bool arms;                  /* --a and --b */
+    char *home, *spool;
+    uint64_t deadline_ns;
+    struct twin_run **runs;     /* runs[0] is the reference */
+    size_t count;
+    struct twin_verdict *v;     /* over runs[0..count-1]; NULL before the first comparison */
+    bool interrupted, out_of_time, zoomed;
+    struct tw_watch watch;      /* of the run that goes on, or went on last */
+};
+
+enum { TW_CHECK_UNSEEN = 1000 }; /* no hook saw a tensor: not an exit code */
+
+/* ---- check_series.c. Each returns -1 to go on, or the exit code to leave with (the reason has been said). */
+int tw_check_series(struct tw_check *c);
+/* The options that all of a check's launches share. arm: 0 or 1. */
+struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm, const char *label);
+/* One run. *out is the caller's. */
+int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title, bool live, struct twin_run **out);
+int tw_check_compare(struct tw_check *c);
+bool tw_run_failed(const struct twin_run *r);
+
+/* ---- check_extra.c */
+void tw_check_zoom(struct tw_check *c);
+void tw_check_repeat_arm(struct tw_check *c);  /* does arm A repeat itself? */
+void tw_check_control(struct tw_check *c);     /* --control */
+void tw_check_shared_files(struct tw_check *c);
+/* The end of what the job printed to stderr, for a job that never worked. */
+void tw_check_show_tail(const struct twin_run *r);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What follows the series: zoom, the repeat of arm A, the control run, hints. None of it changes the outcome. */
+#include "check.h"
+
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+#include "verdict.h"
+#include "zoom.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The first run that differs from the reference: the zoom pair stands for it. */
+static bool differs(const struct tw_check *c)
+{
+    return c->v && c->v->outcome == TWIN_DIFFER && c->v->first;
+}
+
+void tw_check_zoom(struct tw_check *c)
+{
+    const char *why = NULL;
+    if (!differs(c) || c->args.no_zoom)
+        return;
+    if (!tw_zoom_is_useful(c->v, c->runs[0], &why)) /* nobody asked for a zoom by name: its absence needs no words */
+        return;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"), b = tw_check_launch_options(c, c->arms, "zoom-b");
+    struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet};
+    if (tw_zoom_run(c->v, &z, &err) != 0)
+        tw_trouble(&err, "check: the zoom failed, the verdict stands without it");
+    c->zoomed = true;
+    c->interrupted |= z.interrupted;
+    tw_zoom_free(&z);
+}
+
+/* Without this a noisy A would be blamed on what distinguishes the arms. */
+void tw_check_repeat_arm(struct tw_check *c)
+{
+    if (!c->arms || !differs(c) || c->args.runs < 3 || tw_run_failed(c->runs[0]))
+        return;
+    struct twin_launch_options o = tw_check_launch_options(c, 0, "a");
+    struct twin_run *again = NULL;
+    struct twin_verdict *v = NULL;
+    struct twin_error err = TWIN_ERROR_INIT;
+    char text[32];
+    if (tw_check_launch(c, &o, "a again", false, &again) >= 0)
+        return;
+    const struct twin_run *pair[2] = {c->runs[0], again};
+    struct twin_compare_options how = {
+        .steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps, .ignore = c->args.ignore.items,
+        .ignore_count = c->args.ignore.count, .tolerance_file = c->args.tolerance,
+    };
+    if (c->interrupted || c->out_of_time) {
+        tw_verdict_note(c->v, "whether A repeats itself was not found out: its second run was cut short");
+    } else if (twin_compare(pair, 2, &how, &v, &err) != 0) {
+        tw_trouble(&err, "check: cannot compare A with itself");
+    } else {
+        if (!c->args.quiet)
+            tw_run_line("a again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+        if (v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->v->first->step_a)
+            tw_verdict_note(c->v, "A does not repeat itself either (it parts at step %u): first make A repeatable, twinrun check -- sh -c '...'",
+                            v->first->step_a);
+        else if (v->outcome == TWIN_DIFFER)
+            tw_verdict_note(c->v, "A parts from itself too, but only later (step %u)", v->first ? v->first->step_a : 0);
+        else if (v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE)
+            tw_verdict_note(c->v, "A repeats itself (2 runs), so the difference lies between A and B");
+    }
+    twin_verdict_free(v);
+    twin_run_free(again);
+}
+
+/* ---- control: does watching change what the job prints and writes? */
+
+static const struct twin_run_file *file_of(const struct twin_run *r, const char *path)
+{
+    for (size_t i = 0; i < r->file_count; i++)
+        if (strcmp(r->files[i].path, path) == 0)
+            return &r->files[i];
+    return NULL;
+}
+
+static size_t files_that_differ(const struct twin_run *a, const struct twin_run *b, const char **one)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->file_count; i++) {
+        const struct twin_run_file *f = &a->files[i], *g = file_of(b, f->path);
+        if (g && strcmp(f->sha256, g->sha256) == 0)
+            continue;
+        *one = f->path;
+        n++;
+    }
+    for (size_t i = 0; i < b->file_count; i++)
+        if (!file_of(a, b->files[i].path)) {
+            *one = b->files[i].path;
+            n++;
+        }
+    return n;
+}
+
+static void judge_control(struct tw_check *c, const struct twin_run *control)
+{
+    const struct twin_run *r = c->runs[0];
+    const char *file = NULL;
+    char ours[24], theirs[24], cost[80] = "";
+    size_t files = files_that_differ(r, control, &file);
+    bool output = strcmp(r->stdout_sha256, control->stdout_sha256) != 0;
+    if (r->wall_s > 0 && control->wall_s > 0)
+        snprintf(cost, sizeof cost, " (%s watched, %s not)", tw_human_seconds(r->wall_s, ours),
+                 tw_human_seconds(control->wall_s, theirs));
+    if (r->exit_code != control->exit_code)
+        tw_verdict_note(c->v, "control: the unobserved run ended with %d, run 1 with %d%s", control->exit_code, r->exit_code, cost);
+    else if (!output && files == 0)
+        tw_verdict_note(c->v, "control: the unobserved run printed and wrote the same bytes as run 1%s", cost);
+    else if (c->v->outcome == TWIN_DIFFER)
+        tw_verdict_note(c->v, "control: the unobserved run printed or wrote other bytes than run 1, as is to be expected of runs that differ%s", cost);
+    else if (files)
+        tw_verdict_note(c->v, "control: the unobserved run wrote %zu file%s with other bytes than run 1, such as %s%s", files,
+                        files == 1 ? "" : "s", file, cost);
+    else
+        tw_verdict_note(c->v, "control: the unobserved run printed other bytes than run 1 (times and pids count here)%s", cost);
+}
+
+void tw_check_control(struct tw_check *c)
+{
+    if (!c->args.control || !c->v || c->interrupted || c->out_of_time)
+        return;
+    struct twin_launch_options o = tw_check_launch_options(c, 0, "control");
+    struct twin_run *control = NULL;
+    char text[32];
+    o.agents = false;
+    o.max_steps = 0; /* nobody counts its steps */
+    if (c->args.steps) {
+        tw_verdict_note(c->v, "control: left out, since --steps cannot end a run that nobody watches");
+        return;
+    }
+    if (tw_check_launch(c, &o, "control", false, &control) >= 0)
+        return;
+    if (!c->args.quiet)
+        tw_run_line("control", control, tw_run_state(control, text));
+    if (!c->interrupted && !c->out_of_time)
+        judge_control(c, control);
+    twin_run_free(control);
+}
+
+/* A file that each run finds as the one before left it is an input that is not the same for all. */
+void tw_check_shared_files(struct tw_check *c)
+{
+    size_t n = 0;
+    const char *one = NULL;
+    if (!c->v || c->count < 2 || c->args.fresh_dir)
+        return;
+    for (size_t i = 0; i < c->runs[1]->file_count; i++) {
+        const struct twin_run_file *f = &c->runs[1]->files[i];
+        if (f->existed_before && file_of(c->runs[0], f->path)) {
+            one = one ? one : f->path;
+            n++;
+        }
+    }
+    char *name = one ? tw_printable(one, strlen(one)) : NULL;
+    if (name && n == 1)
+        tw_verdict_note(c->v, "every run wrote %s: a later one may have read what an earlier one left; --fresh-dir keeps them apart", name);
+    else if (name)
+        tw_verdict_note(c->v, "every run wrote %s and %zu more files: a later one may have read what an earlier one left; --fresh-dir keeps them apart",
+                        name, n - 1);
+    tw_free(name);
+}
+
+void tw_check_show_tail(const struct twin_run *r)
+{
+    enum { TAIL = 2000, LINES = 8 };
+    char *path = tw_path_join(r->dir, "stderr"), *data = NULL;
+    size_t bytes = 0, lines = 0;
+    if (path && tw_read_file(path, 64u << 20, &data, &bytes, NULL) == 0 && bytes) {
+        size_t from = bytes;
+        while (from > 0 && bytes - from < TAIL && (data[from - 1] != '\n' || from == bytes || ++lines < LINES))
+            from--;
+        tw_say("run 1 printed last (%s):", path);
+        for (const char *line = data + from; line < data + bytes;) {
+            size_t n = strcspn(line, "\n");
+            char *safe = tw_printable(line, n);
+            fprintf(stderr, "  | %s\n", safe ? safe : "");
+            tw_free(safe);
+            line += n + 1;
+        }
+    }
+    tw_free(data);
+    tw_free(path);
+}

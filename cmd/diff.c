@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun diff: compares recorded runs, also of two machines. */
+#include "options.h"
+#include "runs.h"
+#include "say.h"
+#include "verdict.h"
+#include "zoom.h"
+
+#include "base.h"
+
+#include <string.h>
+#include <twin/compare.h>
+
+struct diff_args {
+    const char *home, *junit, *tolerance;
+    uint64_t steps, b_starts_at;
+    struct tw_strings ignore;
+    bool json, github, bisect;
+};
+
+#define FIELD(f) offsetof(struct diff_args, f)
+enum { MAX_RUNS = 1000 };
+
+static const struct tw_option options[] = {
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
+     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore), 0, 0},
+    {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
+     "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance), 0, 0},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Comparison", "compare only the first N steps", FIELD(steps), 1, UINT32_MAX - 1},
+    {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Comparison",
+     "step of the first run at which the others begin; found by the weights unless given, when the commands differ", FIELD(b_starts_at), 0, UINT32_MAX - 1},
+    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run", FIELD(bisect), 0, 0},
+    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github), 0, 0},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home), 0, 0},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json), 0, 0},
+    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit), 0, 0},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options] RUN_A RUN_B [RUN...]", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "same, bit for bit or within the tolerance"},
+    {"1", "the runs differ"},
+    {"2", "trouble: bad use, no such run, a run that cannot be read"},
+    {"3", "inconclusive: what was seen does not suffice to say \"same\"; the verdict names what was unseen"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun diff last~1 last", "the last two runs"},
+    {"twinrun diff here/2026-11-21T08-00-00Z-1f2e3d4c /mnt/there/2026-11-21T08-10-00Z-9a8b7c6d", "run folders of two machines"},
+    {NULL, NULL},
+};
+
+static bool same_command(const struct twin_run *a, const struct twin_run *b)
+{
+    if (a->argc != b->argc)
+        return false;
+    for (size_t i = 0; i < a->argc; i++)
+        if (strcmp(a->argv[i], b->argv[i]) != 0)
+            return false;
+    return true;
+}
+
+static int compare(const struct diff_args *a, const struct twin_run **runs, size_t count)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_verdict *v = NULL;
+    bool arms = false;
+    for (size_t i = 1; i < count; i++)
+        arms |= !same_command(runs[0], runs[i]);
+    bool shift_given = a->b_starts_at != TW_NOT_GIVEN;
+    struct twin_compare_options o = {
+        .steps_given = a->steps > 0, .steps = (uint32_t)a->steps, .arms = arms || shift_given,
+        .shift = shift_given ? -(int64_t)a->b_starts_at : 0, .find_shift = arms && !shift_given,
+        .ignore = a->ignore.items, .ignore_count = a->ignore.count, .tolerance_file = a->tolerance,
+    };
+    if (twin_compare(runs, count, &o, &v, &err) != 0)
+        return tw_trouble(&err, "diff: cannot compare the runs");
+    const char *why;
+    char *command = arms ? NULL : tw_shell_quote(runs[0]->argv, runs[0]->argc);
+    struct tw_verdict_output out = {
+        .verb = "diff", .command = command, .junit = a->junit, .json = a->json, .github = a->github,
+        .can_zoom = v->outcome == TWIN_DIFFER && tw_zoom_is_useful(v, runs[0], &why),
+    };
+    int rc = tw_verdict_print(v, runs, count, &out);
+    tw_free(command);
+    twin_verdict_free(v);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct diff_args a = {.b_starts_at = TW_NOT_GIVEN};
+    struct tw_operands rest;
+    struct twin_run **runs = NULL;
+    size_t count = 0;
+    int rc = tw_options_parse(&tw_command_diff, argc, argv, &a, &rest);
+    if (rc >= 0)
+        return rc;
+    char *home = tw_home(a.home);
+    runs = tw_calloc(rest.count, sizeof *runs);
+    rc = -1;
+    while (home && runs && rc < 0 && count < rest.count) {
+        runs[count] = tw_run_open(home, rest.items[count]);
+        if (runs[count])
+            count++;
+        else
+            rc = TW_EXIT_TROUBLE;
+    }
+    if (!home || !runs)
+        rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "diff: cannot open the runs");
+    if (rc < 0)
+        rc = compare(&a, (const struct twin_run **)runs, count);
+    for (size_t i = 0; i < count; i++)
+        twin_run_free(runs[i]);
+    tw_free(runs);
+    tw_free(home);
+    tw_free(a.ignore.items);
+    return tw_bisect_code(rc, a.bisect);
+}
+
+const struct tw_command tw_command_diff = {
+    "diff", "compare recorded runs", synopsis,
+    "Compares each run with the first one and gives the same verdict as twinrun check. Runs are named by path, folder name, "
+    "id or the unique beginning of one, last, last~1; they may come from different machines.\n\n"
+    "Runs of different commands are taken for two arms that ought to compute the same: where the second begins in the "
+    "first (a resumed job) is found by its weights.",
+    options, TW_OPERANDS_RUNS, 2, MAX_RUNS, exits, examples, run,
+};

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verdict.h"
+
+#include "options.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <twin/report.h>
+#include <unistd.h>
+
+enum { WIDTH = 100, NARROWEST = 60, SKIP_COMMIT = 125 };
+
+/* ---- stdout, which is the job's while its output is shown */
+
+static int reserved = -1;
+
+void tw_stdout_reserve(void)
+{
+    fflush(stdout);
+    reserved = dup(STDOUT_FILENO);
+    if (reserved >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        close(reserved);
+        reserved = -1;
+    }
+}
+
+void tw_stdout_restore(void)
+{
+    if (reserved < 0)
+        return;
+    fflush(stdout);
+    dup2(reserved, STDOUT_FILENO);
+    close(reserved);
+    reserved = -1;
+}
+
+/* ---- forms */
+
+static bool wants_color(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
+}
+
+static unsigned columns(void)
+{
+    struct winsize w;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col == 0 || w.ws_col > WIDTH)
+        return WIDTH;
+    return w.ws_col < NARROWEST ? NARROWEST : w.ws_col;
+}
+
+typedef int make_fn(const struct twin_report *r, char **out, struct twin_error *err);
+
+static int print_form(make_fn *make, const struct twin_report *r)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *text = NULL;
+    if (make(r, &text, &err) != 0)
+        return tw_trouble(&err, "cannot write the verdict down");
+    fputs(text, stdout);
+    tw_free(text);
+    return 0;
+}
+
+static int write_junit(const char *path, const struct twin_report *r)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *text = NULL;
+    int rc = twin_report_junit(r, &text, &err);
+    if (rc == 0)
+        rc = tw_write_file_atomic(path, text, strlen(text), &err);
+    tw_free(text);
+    return rc == 0 ? 0 : tw_trouble(&err, "cannot write the JUnit file %s", path);
+}
+
+int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
+                     const struct tw_verdict_output *o)
+{
+    struct twin_report r = {
+        .verdict = v, .runs = runs, .run_count = count, .verb = o->verb, .command = o->command,
+        .color = wants_color(), .width = columns(), .can_zoom = o->can_zoom,
+    };
+    int rc = print_form(o->json ? twin_report_json : twin_report_text, &r);
+    /* With --json the object stands alone on stdout; the runner of GitHub Actions reads annotations from stderr as well. */
+    if (o->github && rc == 0) {
+        fflush(stdout);
+        if (o->json)
+            tw_stdout_reserve();
+        rc = print_form(twin_report_github, &r);
+        tw_stdout_restore();
+    }
+    int junit = o->junit ? write_junit(o->junit, &r) : 0;
+    return rc || junit ? TW_EXIT_TROUBLE : twin_report_exit_code(v->outcome);
+}
+
+int tw_bisect_code(int code, bool bisect)
+{
+    return bisect && (code == TW_EXIT_TROUBLE || code == TW_EXIT_INCONCLUSIVE) ? SKIP_COMMIT : code;
+}
+
+void tw_verdict_note(struct twin_verdict *v, const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&b, format, ap);
+    va_end(ap);
+    char *text = tw_buf_steal(&b), **grown = tw_reallocarray(v->notes, v->note_count + 1, sizeof *grown);
+    if (grown)
+        v->notes = grown;
+    if (grown && text)
+        v->notes[v->note_count++] = text;
+    else
+        tw_free(text);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_VERDICT_H
+#define TW_CMD_VERDICT_H
+/* How check, diff and zoom hand their verdict out. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <twin/compare.h>
+
+struct tw_verdict_output {
+    const char *verb;          /* "check", "diff", "zoom" */
+    const char *command;       /* the job, as one could type it; for the "next" line */
+    const char *junit;         /* file to write, or NULL */
+    bool json, github;
+    bool can_zoom;             /* a zoom may add to this verdict: suggest it */
+};
+
+/* Prints the verdict in every form that was asked for. Returns the exit code that belongs to it. */
+int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
+                     const struct tw_verdict_output *o);
+/* With --bisect 2 and 3 become 125, so that `git bisect run` skips. */
+int tw_bisect_code(int code, bool bisect);
+/* Adds a note to the verdict. A note that cannot be stored is lost, the verdict is not. */
+void tw_verdict_note(struct twin_verdict *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* While jobs run whose output is shown, our stdout is theirs. With --json it must hold nothing but the object: theirs
+ * then goes to stderr until _restore. */
+void tw_stdout_reserve(void);
+void tw_stdout_restore(void);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "zoom.h"
+
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+#include "verdict.h"
+#include "watch.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <twin/trace.h>
+
+enum { ATTEMPTS = 3 };
+#define KEEP_BYTES "67108864" /* of values per process: enough for one operation of a large model, small for a disk */
+
+static bool uses_torch(const struct twin_run *r)
+{
+    bool found = false;
+    for (size_t i = 0; i < r->trace_count && !found; i++) {
+        struct twin_trace *t = NULL;
+        const char *key, *value;
+        if (twin_trace_open(r->traces[i], &t, NULL) != 0)
+            continue;
+        for (size_t n = 0; !found && twin_trace_note(t, n, &key, &value); n++)
+            found = tw_starts(key, "torch.");
+        twin_trace_close(t);
+    }
+    return found;
+}
+
+/* The batch and the generator have their consumer named already; single operations say more only about computing. */
+static bool is_computed(enum twin_phase phase)
+{
+    return phase == TWIN_PHASE_INIT || phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD ||
+           phase == TWIN_PHASE_COLLECTIVE || phase == TWIN_PHASE_OPTIMIZER;
+}
+
+bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why)
+{
+    const struct twin_finding *f = v->first;
+    *why = NULL;
+    if (!f || f->type > TWIN_FINDING_ORDER || !is_computed(f->phase) || a->level == TWIN_LEVEL_OPS)
+        return false;
+    if (!uses_torch(a)) {
+        *why = "single operations are seen in PyTorch jobs only";
+        return false;
+    }
+    return true;
+}
+
+static int remember(struct tw_zoom *z, const char *dir)
+{
+    char **grown = tw_reallocarray(z->dirs, z->dir_count + 1, sizeof *grown);
+    char *copy = tw_strdup(dir);
+    if (grown)
+        z->dirs = grown;
+    if (!grown || !copy) {
+        tw_free(copy);
+        return TWIN_ENOMEM;
+    }
+    z->dirs[z->dir_count++] = copy;
+    return 0;
+}
+
+static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step, const char *op, const char *title,
+                  struct twin_run **out, struct twin_error *err)
+{
+    struct tw_watch watch = {.title = title, .deadline_ns = z->deadline_ns};
+    struct twin_launch_options o = *base;
+    char *suspect = op ? tw_printf("TWINRUN_ZOOM_OP=%s", op) : NULL;
+    char *env[] = {suspect, (char *)"TWINRUN_ZOOM_KEEP=" KEEP_BYTES, NULL}, text[32];
+    if (op && !suspect)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    if (op)
+        o.env = env;
+    o.level = TWIN_LEVEL_OPS;
+    o.window_first = step ? step - 1 : 0;
+    o.window_last = step;
+    o.max_steps = step + 1;
+    o.show_output = false; /* it has been seen once */
+    o.on_tick = tw_watch_tick;
+    o.user = &watch;
+    int rc = twin_launch(&o, out, err);
+    tw_progress_clear();
+    tw_free(suspect);
+    if (rc != 0)
+        return rc;
+    z->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED || watch.stopped_time;
+    if (!z->quiet)
+        tw_run_line(title, *out, (*out)->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(*out, text));
+    return remember(z, (*out)->dir);
+}
+
+/* Do the two part within the window? An error means no. */
+static bool parted(const struct twin_run *a, const struct twin_run *b, int64_t shift)
+{
+    const struct twin_run *pair[2] = {a, b};
+    struct twin_compare_options o = {.shift = shift};
+    struct twin_verdict *v = NULL;
+    bool differ = twin_compare(pair, 2, &o, &v, NULL) == 0 && v->outcome == TWIN_DIFFER;
+    twin_verdict_free(v);
+    return differ;
+}
+
+/* Two reruns that part, or NULLs. One reference, then as many counterparts as it takes. */
+struct pair { struct twin_run *a, *b; };
+
+static void forget(struct pair *p)
+{
+    twin_run_free(p->a);
+    twin_run_free(p->b);
+    *p = (struct pair){NULL, NULL};
+}
+
+static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2], const char *what, struct pair *out,
+                     struct twin_error *err)
+{
+    uint32_t step[2] = {v->first->step_a, v->first->step_b};
+    struct pair p = {NULL, NULL};
+    char title[48];
+    bool found = false;
+    snprintf(title, sizeof title, "%s a", what);
+    int rc = launch(z, z->base_a, step[0], op[0], title, &p.a, err);
+    for (int i = 0; rc == 0 && i < ATTEMPTS && !found && !z->interrupted; i++) {
+        twin_run_free(p.b);
+        p.b = NULL;
+        snprintf(title, sizeof title, "%s b%d", what, i + 1);
+        rc = launch(z, z->base_b, step[1], op[1], title, &p.b, err);
+        found = rc == 0 && !z->interrupted && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
+    }
+    if (found)
+        *out = p;
+    else
+        forget(&p);
+    return rc;
+}
+
+/*
+ * First every operation of the window is fingerprinted, which names the suspect. Then the pair is run once more with the
+ * suspect's values kept and itself replayed on its inputs: counts, ulp, and whether it agrees with itself. When that second
+ * pair does not part, the first one's answer stands.
+ */
+int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err)
+{
+    struct pair first = {NULL, NULL}, second = {NULL, NULL};
+    char *op[2] = {NULL, NULL};
+    int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
+    if (rc == 0 && !first.a && !z->interrupted)
+        tw_verdict_note(v, "zoom: %d reruns of step %u at operation level did not part: it is rare, or watching every operation hides it",
+                        ATTEMPTS, v->first->step_a);
+    if (rc == 0 && first.a)
+        rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
+    if (rc == 0 && op[0] && !z->interrupted)
+        rc = make_pair(v, z, (const char *const *)op, "replay", &second, err);
+    if (rc == 0 && first.a)
+        rc = twin_compare_zoom(v, second.a ? second.a : first.a, second.a ? second.b : first.b, err);
+    z->parted = first.a != NULL;
+    forget(&first);
+    forget(&second);
+    tw_free(op[0]);
+    tw_free(op[1]);
+    return rc;
+}
+
+void tw_zoom_free(struct tw_zoom *z)
+{
+    for (size_t i = 0; i < z->dir_count; i++)
+        tw_free(z->dirs[i]);
+    tw_free(z->dirs);
+    z->dirs = NULL;
+    z->dir_count = 0;
+}

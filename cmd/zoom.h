@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_ZOOM_H
+#define TW_CMD_ZOOM_H
+/* Zoom: the suspect window once more at operation level, to name the operation and its line. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <twin/compare.h>
+#include <twin/run.h>
+
+struct tw_zoom {
+    const struct twin_launch_options *base_a, *base_b; /* as the runs were made: argv, home, stdin, fresh_dir */
+    uint64_t deadline_ns;                              /* monotonic; 0 = none */
+    bool quiet;
+    /* out */
+    bool parted, interrupted;
+    char **dirs;           /* run folders made; malloc'ed */
+    size_t dir_count;
+};
+
+/* Is there anything that a zoom could add to this verdict? *why (static) when not. */
+bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why);
+
+/* Reruns pairs and merges what they show into v->first. Adds a note when the zoom showed nothing. 0 or a TWIN_E*. */
+int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err);
+void tw_zoom_free(struct tw_zoom *z);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun zoom: the operation behind a divergence, for runs that were recorded, or for a window of a command. */
+#include "options.h"
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+#include "verdict.h"
+#include "watch.h"
+#include "zoom.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <twin/compare.h>
+#include <unistd.h>
+
+struct zoom_args {
+    const char *home;
+    struct tw_window window;
+    struct tw_strings ignore;
+    bool json, quiet;
+};
+
+#define FIELD(f) offsetof(struct zoom_args, f)
+
+static const struct tw_option options[] = {
+    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Window", "with a command: the steps to watch at operation level", FIELD(window), 0, 0},
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name match", FIELD(ignore), 0, 0},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home), 0, 0},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json), 0, 0},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet), 0, 0},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options] RUN_A RUN_B", "[options] --window FIRST:LAST -- COMMAND [ARG...]", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "same"},
+    {"1", "the runs differ"},
+    {"2", "trouble: bad use, no such run, the job cannot be run again"},
+    {"3", "inconclusive"},
+    {"130", "interrupted by Ctrl-C"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun zoom last~1 last", "where do the last two runs part? Rerun that step and name the operation"},
+    {"twinrun zoom --window 16:17 -- python train.py", "two runs, every operation of steps 16 and 17"},
+    {NULL, NULL},
+};
+
+static int print(const struct zoom_args *a, const struct twin_verdict *v, const struct twin_run *const *runs, bool interrupted)
+{
+    char *command = tw_shell_quote(runs[0]->argv, runs[0]->argc);
+    struct tw_verdict_output o = {.verb = "zoom", .command = command, .json = a->json};
+    int rc = tw_verdict_print(v, runs, 2, &o);
+    tw_free(command);
+    return interrupted ? TW_EXIT_INTERRUPTED : rc;
+}
+
+/* ---- of recorded runs */
+
+static char **arguments(const struct twin_run *r)
+{
+    char **argv = tw_calloc(r->argc + 1, sizeof *argv);
+    for (size_t i = 0; argv && i < r->argc; i++)
+        argv[i] = r->argv[i];
+    return argv;
+}
+
+static int rerun(const struct zoom_args *a, const char *home, struct twin_verdict *v, const struct twin_run *const *runs)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    const char *why = NULL;
+    if (v->outcome != TWIN_DIFFER || !tw_zoom_is_useful(v, runs[0], &why)) {
+        if (why)
+            tw_verdict_note(v, "no zoom: %s", why);
+        return print(a, v, runs, false);
+    }
+    if (chdir(runs[0]->cwd) != 0) {
+        twin_error_system(&err, "%s", runs[0]->cwd);
+        return tw_trouble(&err, "zoom: cannot rerun the job where it ran");
+    }
+    char **argv_a = arguments(runs[0]), **argv_b = arguments(runs[1]);
+    struct twin_launch_options base_a = {.argv = argv_a, .home = home, .label = "zoom-a", .agents = true},
+                               base_b = {.argv = argv_b, .home = home, .label = "zoom-b", .agents = true};
+    struct tw_zoom z = {.base_a = &base_a, .base_b = &base_b, .quiet = a->quiet};
+    int rc;
+    if (!argv_a || !argv_b)
+        rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "zoom");
+    else if (tw_zoom_run(v, &z, &err) != 0)
+        rc = tw_trouble(&err, "zoom");
+    else
+        rc = print(a, v, runs, z.interrupted);
+    tw_zoom_free(&z);
+    tw_free(argv_a);
+    tw_free(argv_b);
+    return rc;
+}
+
+static int zoom_runs(const struct zoom_args *a, const char *home, char **names)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_run *runs[2] = {NULL, NULL};
+    struct twin_verdict *v = NULL;
+    struct twin_compare_options o = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
+    int rc = TW_EXIT_TROUBLE;
+    runs[0] = tw_run_open(home, names[0]);
+    runs[1] = runs[0] ? tw_run_open(home, names[1]) : NULL;
+    if (runs[1]) {
+        const struct twin_run *const pair[2] = {runs[0], runs[1]};
+        if (twin_compare(pair, 2, &o, &v, &err) != 0)
+            rc = tw_trouble(&err, "zoom: cannot compare the runs");
+        else
+            rc = rerun(a, home, v, pair);
+    }
+    twin_verdict_free(v);
+    twin_run_free(runs[0]);
+    twin_run_free(runs[1]);
+    return rc;
+}
+
+/* ---- of a command */
+
+static int zoom_command(const struct zoom_args *a, const char *home, char **job)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_run *runs[2] = {NULL, NULL};
+    struct twin_verdict *v = NULL;
+    bool interrupted = false;
+    int rc = -1;
+    for (int i = 0; i < 2 && rc < 0 && !interrupted; i++) {
+        char title[16], text[32];
+        snprintf(title, sizeof title, "zoom %c", 'a' + i);
+        struct tw_watch watch = {.title = title};
+        struct twin_launch_options o = {
+            .argv = job, .home = home, .label = i ? "zoom-b" : "zoom-a", .level = TWIN_LEVEL_OPS, .agents = true,
+            .max_steps = a->window.last + 1, .window_first = a->window.first, .window_last = a->window.last,
+            .on_tick = tw_watch_tick, .user = &watch,
+        };
+        if (twin_launch(&o, &runs[i], &err) != 0) {
+            rc = tw_trouble(&err, "zoom: cannot run the job");
+        } else if (runs[i]->outcome == TWIN_RUN_NOT_STARTED) {
+            tw_say("zoom: %s", runs[i]->message);
+            rc = TW_EXIT_TROUBLE;
+        } else {
+            interrupted = runs[i]->outcome == TWIN_RUN_INTERRUPTED;
+            if (!a->quiet)
+                tw_run_line(title, runs[i], runs[i]->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(runs[i], text));
+        }
+    }
+    if (rc < 0 && interrupted)
+        rc = TW_EXIT_INTERRUPTED;
+    if (rc < 0) {
+        const struct twin_run *const pair[2] = {runs[0], runs[1]};
+        struct twin_compare_options o = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
+        rc = twin_compare(pair, 2, &o, &v, &err) != 0 ? tw_trouble(&err, "zoom: cannot compare the runs") : print(a, v, pair, false);
+    }
+    twin_verdict_free(v);
+    twin_run_free(runs[0]);
+    twin_run_free(runs[1]);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct zoom_args a = {0};
+    struct tw_operands rest;
+    struct twin_error err = TWIN_ERROR_INIT;
+    int rc = tw_options_parse(&tw_command_zoom, argc, argv, &a, &rest);
+    if (rc >= 0)
+        return rc;
+    if (rest.is_job && rest.count == 0)
+        return tw_bad_use("zoom", "expected the job's command after --");
+    if (rest.is_job && !a.window.given)
+        return tw_bad_use("zoom", "a command needs --window FIRST:LAST; to find the window: twinrun check -- COMMAND");
+    if (!rest.is_job && a.window.given)
+        return tw_bad_use("zoom", "--window belongs to a command; for two runs the window is where they part");
+    tw_progress_setup(a.quiet);
+    char *named = tw_home(a.home), *home = named ? tw_path_absolute(named, &err) : NULL; /* the working folder may change */
+    tw_free(named);
+    if (!home)
+        rc = tw_trouble(&err, "zoom: cannot name the home");
+    else
+        rc = rest.is_job ? zoom_command(&a, home, rest.items) : zoom_runs(&a, home, rest.items);
+    tw_free(home);
+    tw_free(a.ignore.items);
+    return rc;
+}
+
+const struct tw_command tw_command_zoom = {
+    "zoom", "rerun the suspect steps at operation level and name the operation", synopsis,
+    "For two recorded runs that part: runs their commands again, in the folder where they ran, up to the step where they "
+    "parted, records every operation of that step and the one before, and names the operation and the source line. "
+    "twinrun check does this by itself.\n\n"
+    "For a command: makes two runs that record every operation of the steps in --window, and compares them.",
+    options, TW_OPERANDS_RUNS_OR_JOB, 2, 2, exits, examples, run,
+};

@@ -1,0 +1,1 @@
+twinrun check -- sh -c 'kill -KILL $$'

@@ -1,0 +1,1 @@
+PATH=$(dirname "$(command -v twinrun)") twinrun check -- no-such-program --flag

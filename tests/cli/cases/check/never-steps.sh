@@ -1,0 +1,2 @@
+# Records, but no step ever ends.
+twinrun check -- "$JOB" --no-steps --steps 5

@@ -1,0 +1,2 @@
+# A deterministic job: same, exit 0, three run lines.
+twinrun check -- "$JOB"

@@ -1,0 +1,2 @@
+# Nothing was captured: inconclusive, never same.
+twinrun check -- sh -c 'echo hello'
