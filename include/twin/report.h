@@ -21,6 +21,7 @@ struct twin_report {
     const char *command;                  /* the job as one could type it; NULL when there is none (diff of folders) */
     bool color;                           /* text only: ANSI colours */
     unsigned width;                       /* text only: columns; 0 = 80, at least 40 */
+    bool can_zoom;                        /* text only: a zoom may name the operation, so suggest it */
 };
 
 /* What a person reads: what parted, where, what was still equal just before it, what to try next. Fits one screen.

@@ -285,7 +285,7 @@ static void next(struct page *p, const struct twin_report *r)
         tw_buf_printf(&b, "twinrun show %s --step %u", run_name(r, other_run(v), y), v->first->step_b);
         tw_buf_puts(&b, "   every record of that step");
         paragraph(p, "next", &b);
-        if (!v->first->op[0] && r->run_count > 1) {
+        if (r->can_zoom && r->run_count > 1) {
             tw_buf_printf(&b, "twinrun zoom %s %s   name the operation", run_name(r, 0, x), run_name(r, other_run(v), y));
             paragraph(p, "", &b);
         } else if (r->command && v->runs < 10) {
