@@ -39,7 +39,8 @@ static int stage(struct tw_agent_setup *a, char **path, const char *name, const 
     return 0;
 }
 
-static int prepare_library(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err)
+static int prepare_library(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run,
+                           struct twin_error *err)
 {
     bool ok = false;
     char *why = NULL;
@@ -50,7 +51,8 @@ static int prepare_library(struct tw_agent_setup *a, const char *program, struct
         if (!a->library)
             return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
         if (stage(a, &a->library, "libtwinrun.so", " :\t\n") != 0) {
-            why = tw_printf("its path %s has a space or colon, which LD_PRELOAD cannot hold, and no temporary folder can be written",
+            why = tw_printf("its path %s has a space or colon, which LD_PRELOAD cannot hold, and no temporary folder "
+                            "can be written",
                             a->library);
         } else {
             int rc = tw_trial_load(program, a->library, e, &ok, &why, err);
@@ -71,7 +73,9 @@ static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct
 {
     struct twin_parts *p = &a->parts;
     if (!p->site_dir) {
-        tw_run_note(run, "the Python half (sitecustomize.py) was not found; set TWINRUN_LIBDIR to the folder that holds python/");
+        tw_run_note(
+            run,
+            "the Python half (sitecustomize.py) was not found; set TWINRUN_LIBDIR to the folder that holds python/");
         return 0;
     }
     if (!strchr(p->site_dir, ':'))
@@ -86,7 +90,8 @@ static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct
     return p->site_dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
 }
 
-int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err)
+int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run,
+                     struct twin_error *err)
 {
     uint64_t begin = tw_monotonic_ns();
     int rc = twin_parts_find(&a->parts, err);

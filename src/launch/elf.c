@@ -25,11 +25,16 @@
 
 enum { MAX_HEADERS = 512, STRINGS_MAX = 64 << 20 };
 
-static const struct { const char *symbol, *name; } sanitizers[] = {
-    {"__asan_init", "ASan"}, {"__tsan_init", "TSan"}, {"__msan_init", "MSan"}, {"__hwasan_init", "HWASan"},
+static const struct {
+    const char *symbol, *name;
+} sanitizers[] = {
+    {"__asan_init", "ASan"},
+    {"__tsan_init", "TSan"},
+    {"__msan_init", "MSan"},
+    {"__hwasan_init", "HWASan"},
 };
 
-/* A sanitizer's runtime shows by its start function in a string table, whether the runtime is linked in or a library. */
+/* A sanitizer's runtime shows by its start function in a string table, linked in or a library alike. */
 static const char *sanitizer_in(const char *strings, size_t n)
 {
     for (size_t i = 0; i < sizeof sanitizers / sizeof sanitizers[0]; i++)
@@ -104,7 +109,8 @@ int tw_elf_inspect(const char *path, struct tw_elf *out)
         out->is_elf = n >= EI_NIDENT && memcmp(h.e_ident, ELFMAG, SELFMAG) == 0;
         if (!out->is_elf) {
             read_shebang(fd, out);
-        } else if (n != sizeof h || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != OUR_DATA || h.e_machine != OUR_MACHINE) {
+        } else if (n != sizeof h || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != OUR_DATA ||
+                   h.e_machine != OUR_MACHINE) {
             out->foreign = true;
         } else {
             read_headers(fd, &h, out);

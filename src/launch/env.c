@@ -102,17 +102,21 @@ void tw_strings_free(char **v)
 
 bool tw_env_is_kept(const char *entry)
 {
+    /* clang-format off */
     static const char *const names[] = {
-        "PATH", "PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LANG", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "RANK", "WORLD_SIZE",
-        "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "HOSTNAME", "TMPDIR",
-        "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_PERTURB_", "TWINRUN_HOME", "SOURCE_DATE_EPOCH",
+        "PATH", "PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LANG", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "RANK",
+        "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
+        "HOSTNAME", "TMPDIR", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_PERTURB_", "TWINRUN_HOME",
+        "SOURCE_DATE_EPOCH",
     };
     static const char *const prefixes[] = {
-        "LC_", "PYTHONHASHSEED=", "PYTHONNOUSERSITE=", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "OMP_", "GOMP_",
-        "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "VECLIB_", "NUMEXPR_", "TBB_", "ONEDNN_", "DNNL_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_TF32",
-        "NCCL_", "GLOO_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_", "TF_DETERMINISTIC", "TF_CUDNN", "XLA_", "JAX_", "HIP_", "ROCR_",
-        "HSA_", "MIOPEN_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_LOCALID",
+        "LC_", "PYTHONHASHSEED=", "PYTHONNOUSERSITE=", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED",
+        "PYTHONWARNINGS", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "VECLIB_", "NUMEXPR_", "TBB_",
+        "ONEDNN_", "DNNL_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_TF32", "NCCL_", "GLOO_", "TORCH_", "TORCHINDUCTOR_",
+        "PYTORCH_", "ATEN_", "TF_DETERMINISTIC", "TF_CUDNN", "XLA_", "JAX_", "HIP_", "ROCR_", "HSA_", "MIOPEN_",
+        "OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_LOCALID",
     };
+    /* clang-format on */
     /* A name that looks like a secret is never kept, whatever list it is on. */
     static const char *const never[] = {"TOKEN", "SECRET", "PASSW", "CREDENTIAL", "_KEY", "APIKEY", "AUTH"};
     size_t n = name_length(entry);
@@ -131,12 +135,14 @@ bool tw_env_is_kept(const char *entry)
 }
 
 static const char *const protocol[] = {
-    "TWINRUN_RUN_DIR", "TWINRUN_RUN_ID", "TWINRUN_LEVEL", "TWINRUN_WINDOW", "TWINRUN_STEPS", "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",
-    "TWINRUN_LIB", "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR", "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
+    "TWINRUN_RUN_DIR",    "TWINRUN_RUN_ID",       "TWINRUN_LEVEL",           "TWINRUN_WINDOW",
+    "TWINRUN_STEPS",      "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
+    "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR",     "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
 };
 
-/* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties are kept, they mean the working folder. */
-static int list_without(struct tw_env *e, const char *name, const char *separators, const char *item, struct twin_error *err)
+/* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working folder and are kept. */
+static int list_without(struct tw_env *e, const char *name, const char *separators, const char *item,
+                        struct twin_error *err)
 {
     const char *value = tw_env_get(e, name);
     if (!value || !item || !*item || !strstr(value, item))
@@ -177,8 +183,10 @@ int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct tw
     for (size_t i = 0; i < sizeof protocol / sizeof protocol[0]; i++)
         tw_env_unset(e, protocol[i]);
     for (size_t i = 0; rc == 0 && o->env && o->env[i]; i++)
-        rc = strchr(o->env[i], '=') ? tw_env_put(e, o->env[i], err)
-                                    : twin_error_set(err, TWIN_EINVAL, "environment addition '%s' is not of the form NAME=value", o->env[i]);
+        rc = strchr(o->env[i], '=')
+                 ? tw_env_put(e, o->env[i], err)
+                 : twin_error_set(err, TWIN_EINVAL, "environment addition '%s' is not of the form NAME=value",
+                                  o->env[i]);
     return rc;
 }
 
@@ -231,7 +239,7 @@ int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o, const
         rc = tw_env_set(e, "TWINRUN_LIB", a->library, err);
     if (rc == 0 && a->preload)
         rc = set_first(e, "LD_PRELOAD", a->library, err);
-    /* A program of the job that is built with ASan would end itself on seeing a foreign preload before its own runtime. */
+    /* A program of the job that is built with ASan would end itself on seeing a preload before its own runtime. */
     if (rc == 0 && a->preload)
         rc = set_first(e, "ASAN_OPTIONS", "verify_asan_link_order=0", err);
     if (rc == 0 && a->parts.python_dir)

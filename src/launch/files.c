@@ -23,16 +23,21 @@ struct file_entry {
 
 struct tw_snapshot {
     char *dir;
-    struct file_entry *entries; size_t count; /* regular files, sorted by path */
+    struct file_entry *entries;
+    size_t count; /* regular files, sorted by path */
     bool truncated;
     int64_t taken_ns; /* realtime */
 };
 
-struct folder { char *path; int depth; };
+struct folder {
+    char *path;
+    int depth;
+};
 
 struct walk {
     struct tw_snapshot *s;
-    struct folder *queue; size_t queued;
+    struct folder *queue;
+    size_t queued;
     dev_t device, home_device;
     ino_t home_inode;
     bool has_home;
@@ -84,7 +89,8 @@ static int take(struct walk *w, const struct folder *in, int fd, const char *nam
     if (S_ISDIR(st.st_mode))
         w->queue[w->queued++] = (struct folder){path, in->depth + 1};
     else
-        w->s->entries[w->s->count++] = (struct file_entry){path, (uint64_t)st.st_size, st.st_ino, ns(st.st_mtim), ns(st.st_ctim)};
+        w->s->entries[w->s->count++] =
+            (struct file_entry){path, (uint64_t)st.st_size, st.st_ino, ns(st.st_mtim), ns(st.st_ctim)};
     return 0;
 }
 
@@ -125,7 +131,9 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
         w.s->dir = tw_strdup(dir);
         w.s->taken_ns = tw_realtime_ns();
         root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = !w.s->dir ? no_memory(err) : root < 0 ? twin_error_system(err, "cannot list the working folder %s", dir) : 0;
+        rc = !w.s->dir  ? no_memory(err)
+             : root < 0 ? twin_error_system(err, "cannot list the working folder %s", dir)
+                        : 0;
     }
     if (rc == 0 && fstat(root, &st) == 0)
         w.device = st.st_dev;
@@ -162,7 +170,8 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
 static bool interrupted(void)
 {
     sigset_t pending;
-    return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) || sigismember(&pending, SIGHUP));
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) || sigismember(&pending, SIGHUP));
 }
 
 static const char *hash_file(int root, const char *path, char *chunk, size_t room, struct twin_run_file *out)
@@ -196,16 +205,19 @@ static const char *hash_file(int root, const char *path, char *chunk, size_t roo
 
 static bool was_written(const struct tw_snapshot *before, const struct file_entry *now, bool *existed)
 {
-    const struct file_entry *old = before->count ? bsearch(now, before->entries, before->count, sizeof *now, by_path) : NULL;
+    const struct file_entry *old =
+        before->count ? bsearch(now, before->entries, before->count, sizeof *now, by_path) : NULL;
     *existed = old != NULL;
     if (old)
         return old->bytes != now->bytes || old->mtime_ns != now->mtime_ns || old->inode != now->inode;
     /* When the first listing was cut short, a file that it lacks may be an old one: then its times must say so. The
      * file system's clock ticks coarser than ours. */
-    return !before->truncated || now->mtime_ns >= before->taken_ns - 20000000 || now->ctime_ns >= before->taken_ns - 20000000;
+    return !before->truncated || now->mtime_ns >= before->taken_ns - 20000000 ||
+           now->ctime_ns >= before->taken_ns - 20000000;
 }
 
-int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home, struct twin_error *err)
+int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
+                        struct twin_error *err)
 {
     enum { ROOM = 1 << 20 };
     uint64_t hashed = 0;

@@ -41,7 +41,10 @@ static bool is_run(const char *dir)
 
 /* Names begin with the time in UTC, so their order is the order of the runs; runs of one second are told apart by the
  * time in run.json, which is only looked at then. */
-struct entry { char *dir; int64_t time_ns; };
+struct entry {
+    char *dir;
+    int64_t time_ns;
+};
 
 static int newest_first(const void *a, const void *b)
 {
@@ -105,7 +108,9 @@ int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_err
     if (!runs)
         return err && err->code ? err->code : no_memory(err);
     DIR *d = opendir(runs);
-    int rc = d ? collect(d, runs, &list, &n, err) : errno == ENOENT ? 0 : twin_error_system(err, "cannot list %s", runs);
+    int rc = d                 ? collect(d, runs, &list, &n, err)
+             : errno == ENOENT ? 0
+                               : twin_error_system(err, "cannot list %s", runs);
     if (d)
         closedir(d);
     if (n > 1)
@@ -154,7 +159,8 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
     uint64_t back = 0;
     if (strcmp(spec, "last") == 0 || (tw_starts(spec, "last~") && tw_parse_u64(spec + 5, 1u << 30, &back) == 0)) {
         if (back >= n)
-            return twin_error_set(err, TWIN_ENOENT, "%s: %s/runs holds %zu run%s; `twinrun ls` lists them", spec, home, n, n == 1 ? "" : "s");
+            return twin_error_set(err, TWIN_ENOENT, "%s: %s/runs holds %zu run%s; `twinrun ls` lists them", spec, home,
+                                  n, n == 1 ? "" : "s");
         *dir = tw_strdup(dirs[back]);
         return *dir ? 0 : no_memory(err);
     }
@@ -167,7 +173,9 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
         }
     }
     if (found == 0)
-        return twin_error_set(err, TWIN_ENOENT, "%s is neither a run folder nor the id of a run in %s/runs; `twinrun ls` lists them", spec, home);
+        return twin_error_set(err, TWIN_ENOENT,
+                              "%s is neither a run folder nor the id of a run in %s/runs; `twinrun ls` lists them",
+                              spec, home);
     if (found > 1)
         return twin_error_set(err, TWIN_EINVAL, "%s fits %zu runs in %s/runs: give more digits", spec, found, home);
     *dir = tw_strdup(dirs[at]);

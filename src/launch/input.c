@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 /*
- * Every run of a check must read the same stdin. A file is opened anew at the offset where ours stands. A pipe is read by
- * us: what came is spooled, given to the job, and given again to later runs before they read on. A terminal, /dev/null and
- * other devices are left as they are. We only read when the job has taken what was read before, so a job that never looks
- * at its stdin costs at most one chunk of it.
+ * Every run of a check must read the same stdin. A file is opened anew at the offset where ours stands. A pipe is read
+ * by us: what came is spooled, given to the job, and given again to later runs before they read on. A terminal,
+ * /dev/null and other devices are left as they are. We only read when the job has taken what was read before, so a job
+ * that never looks at its stdin costs at most one chunk of it.
  */
 enum { CHUNK_BYTES = 64 << 10 };
 

@@ -161,8 +161,8 @@ static int describe_run(struct launch *l)
     return 0;
 }
 
-/* Room on the disk for the final run.json: a job (or its traces) may fill the disk meanwhile, and what is known of the run
- * must not be lost for that. Where it cannot be had (NFS), the run goes on without. */
+/* Room on the disk for the final run.json: a job (or its traces) may fill the disk meanwhile, and what is known of the
+ * run must not be lost for that. Where it cannot be had (NFS), the run goes on without. */
 static void reserve_room(struct launch *l, bool take)
 {
     enum { RESERVE_BYTES = 256 << 10 };
@@ -179,7 +179,12 @@ static void reserve_room(struct launch *l, bool take)
 static int save(struct launch *l, bool complete)
 {
     struct tw_run_extra x = {
-        .o = l->o, .launched_from = l->launched_from, .env = &l->env, .agent = &l->agent, .stream = l->job.stream, .complete = complete,
+        .o = l->o,
+        .launched_from = l->launched_from,
+        .env = &l->env,
+        .agent = &l->agent,
+        .stream = l->job.stream,
+        .complete = complete,
     };
     struct twin_error why = TWIN_ERROR_INIT;
     int rc = tw_run_save(l->run, &x, &why);
@@ -298,18 +303,17 @@ static int start_job(struct launch *l, const sigset_t *wanted)
 
 static char *stop_message(const struct tw_job *job)
 {
-    const char *name = job->stop_signal == SIGINT ? "Ctrl-C (SIGINT)" : job->stop_signal == SIGTERM ? "SIGTERM"
-                     : job->stop_signal == SIGHUP ? "SIGHUP" : "SIGQUIT";
+    const char *name = job->stop_signal == SIGINT    ? "Ctrl-C (SIGINT)"
+                       : job->stop_signal == SIGTERM ? "SIGTERM"
+                       : job->stop_signal == SIGHUP  ? "SIGHUP"
+                                                     : "SIGQUIT";
     switch (job->stop) {
-    case TW_STOP_STEPS:
-        return tw_printf("stopped after %u steps as asked", job->o->max_steps);
-    case TW_STOP_ASKED:
-        return tw_strdup("stopped by twinrun: enough was known");
+    case TW_STOP_STEPS: return tw_printf("stopped after %u steps as asked", job->o->max_steps);
+    case TW_STOP_ASKED: return tw_strdup("stopped by twinrun: enough was known");
     case TW_STOP_SIGNAL:
         return job->started ? tw_printf("interrupted by %s", name)
                             : tw_printf("interrupted by %s before the job was started", name);
-    default:
-        return tw_strdup("");
+    default: return tw_strdup("");
     }
 }
 
@@ -362,8 +366,11 @@ static bool note_outlived(struct twin_run *run)
     for (size_t i = 0; i < run->process_count; i++) {
         const struct twin_run_process *p = &run->processes[i];
         if (p->outlived)
-            tw_run_note(run, "process %d (%.200s) went on after the job had ended; what it prints from then on is not kept, and writing "
-                             "to the job's output may end it (SIGPIPE)", p->pid, p->argv);
+            tw_run_note(run,
+                        "process %d (%.200s) went on after the job had ended; what it prints from then on is not kept, "
+                        "and writing "
+                        "to the job's output may end it (SIGPIPE)",
+                        p->pid, p->argv);
         any |= p->outlived;
     }
     return any;

@@ -50,11 +50,13 @@ struct tw_agent_setup {
     char *why;         /* why not preloaded; NULL when it is */
     double load_s;     /* what finding, staging and trying cost */
 };
-/* Finds, tries and stages the agent for argv[0]; e is the user's environment. A refusal is a note in run, not an error. */
-int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run, struct twin_error *err);
+/* Finds, tries and stages the agent for argv[0]; e is the user's environment. A refusal is a note, not an error. */
+int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run,
+                     struct twin_error *err);
 void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage);
 /* twin_trial_load with the job's environment. */
-int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why, struct twin_error *err);
+int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why,
+                  struct twin_error *err);
 /* Takes the variables of an outer twinrun out of the inherited environment and adds o->env. */
 int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct twin_error *err);
 /* Adds the agents' protocol (docs/format/run-folder.md). */
@@ -72,7 +74,7 @@ struct tw_elf {
 };
 int tw_elf_inspect(const char *path, struct tw_elf *out); /* 0, or -1 with errno */
 bool tw_program_is_privileged(const char *path);          /* exec would enter the loader's secure mode */
-/* The paths that exec tries for argv[0], in order; NULL-terminated (tw_free each and the array). path_value may be NULL. */
+/* The paths that exec tries for argv[0], in order; NULL-terminated (tw_strings_free). path_value may be NULL. */
 char **tw_program_candidates(const char *name, const char *path_value, struct twin_error *err);
 /* The first of them that is an executable file (malloc'ed), or NULL (then err is set only for TWIN_ENOMEM). */
 char *tw_program_find(const char *name, const char *path_value, struct twin_error *err);
@@ -148,7 +150,7 @@ void tw_input_close(struct tw_input *in, struct twin_run *run);
 #define TW_PROGRESS_SLOTS 64
 #define TW_PROGRESS_BYTES (TW_PROGRESS_SLOTS * 64)
 int tw_progress_create(const char *run_dir, struct twin_error *err); /* a descriptor, or a negative error */
-/* Fills step and records. Returns true when every rank that records has finished at least max_steps (and one records). */
+/* Fills step and records. True when every rank that records has finished at least max_steps (and one records). */
 bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p);
 
 /* ---- processes (proc.c, tree.c) */
@@ -164,14 +166,14 @@ bool tw_proc_stat(pid_t pid, struct tw_proc *out);
 char *tw_proc_argv(pid_t pid); /* joined by spaces; NULL when it has none (a zombie) or there is no memory */
 /* Start time of a process in clock ticks since boot, 0 when there is none. */
 uint64_t tw_process_start_ticks(pid_t pid);
-/* Why the agent is not in a process. NULL: its library is. environ_line: the "TWINRUN_RUN_DIR=..." of this run; preload_why:
- * why nothing was preloaded, or NULL. */
+/* Why the agent is not in a process. NULL: its library is. environ_line: the "TWINRUN_RUN_DIR=..." of this run;
+ * preload_why: why nothing was preloaded, or NULL. */
 const char *tw_proc_why_unarmed(pid_t pid, const char *environ_line, const char *preload_why);
 
 struct tw_tree;
 struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why, struct twin_error *err);
 void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv);
-void tw_tree_sample(struct tw_tree *t, bool force); /* cheap when no process was created since; keeps to 1% of one core */
+void tw_tree_sample(struct tw_tree *t, bool force); /* keeps to 1% of one core unless forced */
 uint32_t tw_tree_alive(const struct tw_tree *t);
 uint32_t tw_tree_armed(struct tw_tree *t);
 enum tw_kill_scope { TW_KILL_ALL, TW_KILL_GROUP, TW_KILL_OTHERS }; /* in our process group; outside of it */
@@ -184,7 +186,8 @@ enum { TW_FILES_MAX = 20000, TW_FILES_DEPTH = 16 };
 #define TW_FILES_HASH_BYTES ((uint64_t)2 << 30)
 struct tw_snapshot;
 struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct twin_error *err);
-int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home, struct twin_error *err);
+int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
+                        struct twin_error *err);
 void tw_snapshot_free(struct tw_snapshot *s);
 bool tw_files_is_bulk(const char *name); /* .git, node_modules, ...: never looked into */
 /* Copies the folder `from` to `to` (made here), leaving out the home. */

@@ -11,8 +11,8 @@
 static const int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 /* Stop signals wait while the job is prepared and are read from a descriptor while it runs: no handler is installed, so
- * the job inherits the dispositions that we inherited. An ignored one (nohup) stays ignored. SIGPIPE and SIGXFSZ wait too:
- * a write to a reader that went away, or beyond the user's file size limit, then only fails. */
+ * the job inherits the dispositions that we inherited. An ignored one (nohup) stays ignored. SIGPIPE and SIGXFSZ wait
+ * too: a write to a reader that went away, or beyond the user's file size limit, then only fails. */
 void tw_own_hold_signals(struct tw_own *own, sigset_t *wanted)
 {
     sigset_t hold;
@@ -36,8 +36,8 @@ void tw_own_hold_signals(struct tw_own *own, sigset_t *wanted)
     own->signals_held = true;
 }
 
-/* Takes all stop signals that wait and returns one of them, 0 when there is none. They are reported as the outcome; left
- * waiting they would end us as soon as they are let through, before anybody could say so. */
+/* Takes all stop signals that wait and returns one of them, 0 when there is none. They are reported as the outcome;
+ * left waiting they would end us as soon as they are let through, before anybody could say so. */
 int tw_own_take_stop_signal(void)
 {
     struct timespec at_once = {0};

@@ -56,8 +56,11 @@ static int take_python(struct twin_parts *p, const char *folder, const char *nam
 }
 
 /* The folders to look into, relative to the executable's, first match wins for each half:
- * the wheel (everything beside the executable), the build tree, an installation, the same with Debian's library folders. */
-static const struct { const char *library, *python; } places[] = {
+ * the wheel (everything beside the executable), the build tree, an installation, the same with Debian's library
+ * folders. */
+static const struct {
+    const char *library, *python;
+} places[] = {
     {LIBRARY, "agent"},
     {"../agents/" LIBRARY, "../../python"},
     {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python"},

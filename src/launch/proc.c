@@ -85,7 +85,10 @@ static const char *environment_fault(pid_t pid, const char *environ_line, const 
         preload |= tw_starts(p, "LD_PRELOAD=") && strstr(p, LIBRARY);
     }
     tw_free(text);
-    return !passed_on ? "environment not passed on" : preload_why ? preload_why : !preload ? "LD_PRELOAD not passed on" : NULL;
+    return !passed_on    ? "environment not passed on"
+           : preload_why ? preload_why
+           : !preload    ? "LD_PRELOAD not passed on"
+                         : NULL;
 }
 
 static bool maps_library(pid_t pid)

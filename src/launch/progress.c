@@ -38,7 +38,10 @@ bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p)
     struct slot slots[TW_PROGRESS_SLOTS];
     ssize_t got = tw_pread_all(fd, slots, sizeof slots, 0);
     size_t count = got > 0 ? (size_t)got / sizeof *slots : 0;
-    struct { int32_t rank; uint64_t steps; } ranks[TW_PROGRESS_SLOTS];
+    struct {
+        int32_t rank;
+        uint64_t steps;
+    } ranks[TW_PROGRESS_SLOTS];
     size_t n = 0;
     p->step = p->records = 0;
     for (size_t i = 0; i < count; i++) {

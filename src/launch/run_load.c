@@ -96,7 +96,10 @@ int tw_launch_grow(void *array, size_t n, size_t size, struct twin_error *err)
 
 /* ---- traces */
 
-struct trace_name { long rank, pid; char *path; };
+struct trace_name {
+    long rank, pid;
+    char *path;
+};
 
 static int by_rank(const void *a, const void *b)
 {
@@ -137,7 +140,9 @@ int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
     if (!folder)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", run->dir);
     DIR *d = opendir(folder);
-    int rc = d ? collect_traces(d, folder, &list, &n, err) : errno == ENOENT ? 0 : twin_error_system(err, "cannot list %s", folder);
+    int rc = d                 ? collect_traces(d, folder, &list, &n, err)
+             : errno == ENOENT ? 0
+                               : twin_error_system(err, "cannot list %s", folder);
     if (d)
         closedir(d);
     if (rc == 0 && n > 0) {
@@ -374,7 +379,8 @@ static bool launcher_alive(json_t *o)
     size_t n = 0;
     json_t *l = json_object_get(o, "launcher");
     const char *then = json_string_value(json_object_get(l, "boot_id"));
-    json_int_t ticks = json_integer_value(json_object_get(l, "start_ticks")), pid = json_integer_value(json_object_get(l, "pid"));
+    json_int_t ticks = json_integer_value(json_object_get(l, "start_ticks")),
+               pid = json_integer_value(json_object_get(l, "pid"));
     if (tw_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) != 0)
         return false;
     bool same_boot = then && tw_starts(boot, then) && strlen(then) > 8;
@@ -388,9 +394,10 @@ static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
     run->outcome = TWIN_RUN_INTERRUPTED;
     run->exit_code = 128 + 9;
     run->in_progress = launcher_alive(o);
-    run->message = tw_strdup(run->in_progress ? "this run is still going on: what is here so far is not all of it"
-                                               : "twinrun itself was ended before the job: its exit code, process table and files "
-                                                 "are not known; the traces hold what the agents had written");
+    run->message =
+        tw_strdup(run->in_progress ? "this run is still going on: what is here so far is not all of it"
+                                   : "twinrun itself was ended before the job: its exit code, process table and files "
+                                     "are not known; the traces hold what the agents had written");
     if (!run->message && r->rc == 0)
         r->rc = twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
     run->stdout_bytes = size_of(run->dir, "stdout");
@@ -404,7 +411,8 @@ static int check_schema(json_t *o, const char *path, struct twin_error *err)
     if (schema && strcmp(schema, "twinrun.run/1") == 0)
         return 0;
     if (schema && tw_starts(schema, "twinrun.run/"))
-        return twin_error_set(err, TWIN_EVERSION, "%s: this twinrun reads twinrun.run/1, the run was written as %s", path, schema);
+        return twin_error_set(err, TWIN_EVERSION, "%s: this twinrun reads twinrun.run/1, the run was written as %s",
+                              path, schema);
     return twin_error_set(err, TWIN_EFORMAT, "%s: not a run: expected \"schema\": \"twinrun.run/1\", found %s", path,
                           schema ? schema : "none");
 }
@@ -423,7 +431,8 @@ static int parse(const char *path, json_t **out, struct twin_error *err)
     if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
     if (!*out)
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line, where.column, where.text);
+        return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line, where.column,
+                              where.text);
     return check_schema(*out, path, err);
 }
 

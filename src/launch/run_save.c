@@ -11,7 +11,9 @@
  * Writes run.json (schema twinrun.run/1, docs/format/run-folder.md). Building a JSON value can only fail for lack of
  * memory; the builder remembers that and the end looks once.
  */
-struct builder { bool failed; };
+struct builder {
+    bool failed;
+};
 
 static json_t *checked(struct builder *b, json_t *v)
 {
@@ -199,8 +201,10 @@ static void put_end(struct builder *b, json_t *o, const struct twin_run *run, co
     put(b, o, "signal", json_integer(run->signal));
     put(b, o, "message", bytes(run->message));
     put(b, o, "wall_s", json_real(run->wall_s));
-    put(b, o, "stdout", output(b, run->stdout_bytes, x->stream ? &x->stream[0] : NULL, run->stdout_sha256, run->stdout_truncated));
-    put(b, o, "stderr", output(b, run->stderr_bytes, x->stream ? &x->stream[1] : NULL, run->stderr_sha256, run->stderr_truncated));
+    put(b, o, "stdout",
+        output(b, run->stdout_bytes, x->stream ? &x->stream[0] : NULL, run->stdout_sha256, run->stdout_truncated));
+    put(b, o, "stderr",
+        output(b, run->stderr_bytes, x->stream ? &x->stream[1] : NULL, run->stderr_sha256, run->stderr_truncated));
     put(b, o, "processes", processes(b, run));
     put(b, o, "files", files(b, run));
     put(b, o, "files_truncated", json_boolean(run->files_truncated));
@@ -221,7 +225,8 @@ int tw_run_save(const struct twin_run *run, const struct tw_run_extra *x, struct
     if (x->complete)
         put_end(&b, o, run, x);
     int rc = 0;
-    if (b.failed || !path || json_dump_callback(o, append, &text, JSON_INDENT(1) | JSON_ENSURE_ASCII) != 0 || tw_buf_puts(&text, "\n") != 0)
+    if (b.failed || !path || json_dump_callback(o, append, &text, JSON_INDENT(1) | JSON_ENSURE_ASCII) != 0 ||
+        tw_buf_puts(&text, "\n") != 0)
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory writing run.json of %s", run->dir);
     else
         rc = tw_write_file_atomic(path, text.data, text.len, err);

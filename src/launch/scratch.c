@@ -65,13 +65,16 @@ static int copy_file(struct copy *c, int from, int to, const char *name, const s
 {
     c->bytes += (uint64_t)st->st_size;
     if (c->bytes > SCRATCH_BYTES)
-        return twin_error_set(c->err, TWIN_ELIMIT,
-                              "%s is too large for a scratch copy (more than 2 GiB); run in a smaller folder, or without --fresh-dir", c->from);
+        return twin_error_set(
+            c->err, TWIN_ELIMIT,
+            "%s is too large for a scratch copy (more than 2 GiB); run in a smaller folder, or without --fresh-dir",
+            c->from);
     int in = openat(from, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     int out = in < 0 ? -1 : openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct timespec times[2] = {st->st_atim, st->st_mtim};
     int rc = 0;
-    if (in < 0 || out < 0 || copy_bytes(in, out) != 0 || fchmod(out, st->st_mode & 07777) != 0 || futimens(out, times) != 0)
+    if (in < 0 || out < 0 || copy_bytes(in, out) != 0 || fchmod(out, st->st_mode & 07777) != 0 ||
+        futimens(out, times) != 0)
         rc = twin_error_system(c->err, "cannot copy %s out of %s into the scratch folder", name, c->from);
     if (in >= 0)
         close(in);
@@ -86,7 +89,9 @@ static int copy_link(struct copy *c, int from, int to, const char *name)
     ssize_t n = readlinkat(from, name, target, sizeof target - 1);
     if (n >= 0)
         target[n] = '\0';
-    return n >= 0 && symlinkat(target, to, name) == 0 ? 0 : twin_error_system(c->err, "cannot copy the link %s out of %s", name, c->from);
+    return n >= 0 && symlinkat(target, to, name) == 0
+               ? 0
+               : twin_error_system(c->err, "cannot copy the link %s out of %s", name, c->from);
 }
 
 static int copy_folder(struct copy *c, int from, int to, const char *path, int depth);
@@ -99,7 +104,8 @@ static int copy_entry(struct copy *c, int from, int to, const char *path, const 
     if (c->has_home && st.st_dev == c->home_device && st.st_ino == c->home_inode)
         return 0;
     if (++c->entries > TW_FILES_MAX)
-        return twin_error_set(c->err, TWIN_ELIMIT, "%s has more than %d entries, too many for a scratch copy; run without --fresh-dir",
+        return twin_error_set(c->err, TWIN_ELIMIT,
+                              "%s has more than %d entries, too many for a scratch copy; run without --fresh-dir",
                               c->from, TW_FILES_MAX);
     if (S_ISREG(st.st_mode))
         return copy_file(c, from, to, name, &st);
@@ -121,11 +127,15 @@ static int copy_entry(struct copy *c, int from, int to, const char *path, const 
         if (symlinkat(original, to, name) != 0)
             rc = twin_error_system(c->err, "cannot link %s into the scratch folder", original);
     } else if (depth >= TW_FILES_DEPTH) {
-        rc = twin_error_set(c->err, TWIN_ELIMIT, "%s is more than %d folders deep, too deep for a scratch copy", original, TW_FILES_DEPTH);
+        rc = twin_error_set(c->err, TWIN_ELIMIT, "%s is more than %d folders deep, too deep for a scratch copy",
+                            original, TW_FILES_DEPTH);
     } else {
         int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        int out = in >= 0 && mkdirat(to, name, 0700) == 0 ? openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
-        rc = out >= 0 ? copy_folder(c, in, out, below, depth + 1) : twin_error_system(c->err, "cannot copy the folder %s", original);
+        int out = in >= 0 && mkdirat(to, name, 0700) == 0
+                      ? openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
+                      : -1;
+        rc = out >= 0 ? copy_folder(c, in, out, below, depth + 1)
+                      : twin_error_system(c->err, "cannot copy the folder %s", original);
         if (rc == 0 && fchmod(out, st.st_mode & 07777) != 0)
             rc = twin_error_system(c->err, "cannot copy the folder %s", original);
         if (in >= 0)
@@ -176,8 +186,9 @@ int tw_scratch_copy(const char *from, const char *to, const char *home, struct t
     if (out >= 0)
         close(out);
     if (rc == 0 && c.linked)
-        tw_run_note(run, "fresh folder: %zu large folder%s (such as .git or .venv) are links to the originals, not copies", c.linked,
-                    c.linked == 1 ? "" : "s");
+        tw_run_note(run,
+                    "fresh folder: %zu large folder%s (such as .git or .venv) are links to the originals, not copies",
+                    c.linked, c.linked == 1 ? "" : "s");
     if (rc == 0 && c.skipped)
         tw_run_note(run, "fresh folder: %zu sockets, pipes or devices were left out", c.skipped);
     return rc;

@@ -28,7 +28,8 @@ char **tw_program_candidates(const char *name, const char *path_value, struct tw
     for (const char *p = path;; p++) {
         size_t len = strcspn(p, ":");
         /* An empty element means the working folder. */
-        list[used] = len ? tw_printf("%.*s%s%s", (int)len, p, p[len - 1] == '/' ? "" : "/", name) : tw_printf("./%s", name);
+        list[used] =
+            len ? tw_printf("%.*s%s%s", (int)len, p, p[len - 1] == '/' ? "" : "/", name) : tw_printf("./%s", name);
         if (!list[used++])
             goto no_memory;
         p += len;
@@ -159,14 +160,16 @@ static char *explain_missing(const struct tw_spawn *s)
         if (stat(name, &st) != 0)
             return tw_printf("cannot run %s: there is no such file", name);
         if (tw_elf_inspect(name, &elf) == 0 && elf.shebang[0])
-            return tw_printf("cannot run %s: its first line names an interpreter that does not exist: #!%s", name, elf.shebang);
+            return tw_printf("cannot run %s: its first line names an interpreter that does not exist: #!%s", name,
+                             elf.shebang);
         if (elf.interp[0])
             return tw_printf("cannot run %s: it needs the loader %s, which does not exist here", name, elf.interp);
         return tw_printf("cannot run %s: a folder on the way to it, or its interpreter, does not exist", name);
     }
     const char *path = s->path_value ? s->path_value : DEFAULT_PATH;
     if (stat(name, &st) == 0 && S_ISREG(st.st_mode))
-        return tw_printf("cannot run %s: no such program in PATH (%s); there is a file of that name here: try ./%s", name, path, name);
+        return tw_printf("cannot run %s: no such program in PATH (%s); there is a file of that name here: try ./%s",
+                         name, path, name);
     return tw_printf("cannot run %s: no such program in PATH (%s)", name, path);
 }
 
@@ -179,11 +182,13 @@ char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code)
     if (error == EACCES && stat(s->argv[0], &st) == 0 && S_ISDIR(st.st_mode))
         return tw_printf("cannot run %s: it is a folder", s->argv[0]);
     if (error == EACCES && strchr(s->argv[0], '/'))
-        return tw_printf("cannot run %s: permission denied (is it executable? try: chmod +x %s)", s->argv[0], s->argv[0]);
+        return tw_printf("cannot run %s: permission denied (is it executable? try: chmod +x %s)", s->argv[0],
+                         s->argv[0]);
     if (error == EACCES)
         return tw_printf("cannot run %s: found in PATH, but not executable", s->argv[0]);
     if (error == ENOEXEC)
-        return tw_printf("cannot run %s: it is not a program that this machine can execute (built for another one?)", s->argv[0]);
+        return tw_printf("cannot run %s: it is not a program that this machine can execute (built for another one?)",
+                         s->argv[0]);
     if (error == E2BIG)
         return tw_printf("cannot run %s: its arguments and environment are too long", s->argv[0]);
     return tw_printf("cannot run %s: %s", s->argv[0], strerror(error));

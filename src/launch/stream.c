@@ -30,13 +30,15 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* The job sees a terminal where it would have seen one; its bytes stay as they are (no \n to \r\n: our own terminal does that). */
+/* The job sees a terminal where it would have seen one; its bytes stay as they are (no \n to \r\n: our own terminal
+ * does that). */
 static int open_pty(struct tw_stream *s, int terminal)
 {
     struct termios modes;
     char path[64];
     s->source = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (s->source < 0 || grantpt(s->source) != 0 || unlockpt(s->source) != 0 || ptsname_r(s->source, path, sizeof path) != 0)
+    if (s->source < 0 || grantpt(s->source) != 0 || unlockpt(s->source) != 0 ||
+        ptsname_r(s->source, path, sizeof path) != 0)
         return -1;
     s->job_end = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (s->job_end < 0 || tcgetattr(terminal, &modes) != 0)
@@ -58,8 +60,9 @@ void tw_stream_resize(struct tw_stream *s)
         ioctl(s->source, TIOCSWINSZ, &size);
 }
 
-/* A slow reader of ours must slow the job, not stop us from seeing signals. Opened anew, the non-blocking mode is our own;
- * set on the inherited description it would reach the shell's. Files and devices never block: they are used as they are. */
+/* A slow reader of ours must slow the job, not stop us from seeing signals. Opened anew, the non-blocking mode is our
+ * own; set on the inherited description it would reach the shell's. Files and devices never block: they are used as
+ * they are. */
 static void open_sink(struct tw_stream *s, int fd)
 {
     struct stat st;
@@ -98,7 +101,8 @@ static int open_source(struct tw_stream *s, int fd, bool show)
 
 int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, bool show, uint64_t cap, struct twin_error *err)
 {
-    *s = (struct tw_stream){.name = fd == 1 ? "stdout" : "stderr", .source = -1, .job_end = -1, .sink = -1, .store = -1, .cap = cap};
+    *s = (struct tw_stream){
+        .name = fd == 1 ? "stdout" : "stderr", .source = -1, .job_end = -1, .sink = -1, .store = -1, .cap = cap};
     char *path = tw_path_join(run_dir, s->name);
     s->chunk = tw_malloc(CHUNK_BYTES);
     s->sha = EVP_MD_CTX_new();
@@ -170,13 +174,15 @@ void tw_stream_pass_on(struct tw_stream *s)
     while (s->sink >= 0 && s->chunk_off < s->chunk_len) {
         const char *from = s->chunk + s->chunk_off;
         size_t n = s->chunk_len - s->chunk_off;
-        ssize_t done = s->sink_is_socket ? send(s->sink, from, n, MSG_DONTWAIT | MSG_NOSIGNAL) : write(s->sink, from, n);
+        ssize_t done =
+            s->sink_is_socket ? send(s->sink, from, n, MSG_DONTWAIT | MSG_NOSIGNAL) : write(s->sink, from, n);
         if (done > 0) {
             s->chunk_off += (size_t)done;
         } else if (done < 0 && errno == EAGAIN) {
             return; /* poll will say when */
         } else if (done == 0 || errno != EINTR) {
-            /* The reader went away (head, a closed window) or the disk behind it is full: the job keeps running, stored only. */
+            /* The reader went away (head, a closed window) or the disk behind it is full: the job keeps running, stored
+             * only. */
             if (s->sink_is_ours)
                 close(s->sink);
             s->sink = -1;

@@ -14,7 +14,14 @@
  * States of stopping: asked (a signal was sent, kill_ns = 0), killed (SIGKILL sent, repeated until none is left).
  */
 #define MS 1000000ull
-enum { TICK_MS = 250, LINGER_MS = 500, GRACE_SIGNAL_MS = 5000, GRACE_STOP_MS = 3000, GIVE_UP_MS = 3000, REPEAT_MS = 300 };
+enum {
+    TICK_MS = 250,
+    LINGER_MS = 500,
+    GRACE_SIGNAL_MS = 5000,
+    GRACE_STOP_MS = 3000,
+    GIVE_UP_MS = 3000,
+    REPEAT_MS = 300
+};
 
 static void ask_to_stop(struct tw_job *job, enum tw_stop why, uint64_t now, unsigned grace_ms)
 {
@@ -30,7 +37,7 @@ static void kill_all(struct tw_job *job, uint64_t now)
     tw_tree_kill(job->tree, SIGKILL, TW_KILL_ALL);
 }
 
-/* The terminal sends its signals to the whole foreground group, job included: sending again would be a second Ctrl-C. */
+/* The terminal signals the whole foreground group, job included: sending again would be a second Ctrl-C. */
 static void on_stop_signal(struct tw_job *job, const struct signalfd_siginfo *info, uint64_t now)
 {
     int signal = (int)info->ssi_signo;
@@ -59,7 +66,8 @@ static void reap(struct tw_job *job, uint64_t now)
         job->status = status;
         for (int i = 0; i < 2; i++)
             tw_stream_job_ended(&job->stream[i]);
-        /* What runs in sessions of its own has not heard of the Ctrl-C; its parent is gone, so nobody else will tell it. */
+        /* What runs in sessions of its own has not heard of the Ctrl-C; its parent is gone, so nobody else will tell
+         * it. */
         if (job->stop == TW_STOP_SIGNAL)
             tw_tree_kill(job->tree, SIGTERM, TW_KILL_OTHERS);
     }
@@ -76,14 +84,12 @@ static void on_signals(struct tw_job *job, uint64_t now)
     struct signalfd_siginfo info;
     while (read(job->signal_fd, &info, sizeof info) == sizeof info) {
         switch (info.ssi_signo) {
-        case SIGCHLD:
-            break; /* reaped below: several ends may share one signal */
+        case SIGCHLD: break; /* reaped below: several ends may share one signal */
         case SIGWINCH:
             tw_stream_resize(&job->stream[0]);
             tw_stream_resize(&job->stream[1]);
             break;
-        default:
-            on_stop_signal(job, &info, now);
+        default: on_stop_signal(job, &info, now);
         }
     }
     reap(job, now);
@@ -141,7 +147,8 @@ static void move_stopping_on(struct tw_job *job, uint64_t now)
 static bool finished(struct tw_job *job, uint64_t now)
 {
     if (!job->ended)
-        return job->kill_ns != 0 && now > job->kill_ns + GIVE_UP_MS * MS; /* even SIGKILL does not end it: uninterruptible */
+        return job->kill_ns != 0 &&
+               now > job->kill_ns + GIVE_UP_MS * MS; /* even SIGKILL does not end it: uninterruptible */
     bool quiet = tw_tree_alive(job->tree) == 0;
     bool drained = true, eof = true;
     for (int i = 0; i < 2; i++) {

@@ -24,26 +24,33 @@ enum {
 
 struct seen {
     pid_t pid, ppid;
-    uint64_t start;          /* clock ticks since boot */
-    uint64_t image_ns;       /* when this argv was first seen */
+    uint64_t start;    /* clock ticks since boot */
+    uint64_t image_ns; /* when this argv was first seen */
     char *argv;
     char *why;
     bool alive, examined, loaded, is_fork_of_us;
 };
 
-struct armed { pid_t pid, ppid; char *argv; };
+struct armed {
+    pid_t pid, ppid;
+    char *argv;
+};
 
 struct tw_tree {
     char *processes_path, *environ_line, *our_argv;
     char *preload_why;
     bool agents;
     pid_t main_pid;
-    struct seen *seen; size_t seen_count;         /* sorted by (pid, start) */
-    struct armed *armed; size_t armed_count;
-    struct tw_proc *now; size_t now_count, now_room; /* the last scan, sorted by pid */
-    struct tw_proc *baseline; size_t baseline_count; /* descendants from before the job */
+    struct seen *seen;
+    size_t seen_count; /* sorted by (pid, start) */
+    struct armed *armed;
+    size_t armed_count;
+    struct tw_proc *now;
+    size_t now_count, now_room; /* the last scan, sorted by pid */
+    struct tw_proc *baseline;
+    size_t baseline_count; /* descendants from before the job */
     uint64_t armed_offset, next_sample_ns, last_pid;
-    bool settled;            /* /proc was read once more after last_pid was first seen */
+    bool settled; /* /proc was read once more after last_pid was first seen */
     uint32_t alive;
     bool overflow;
 };
@@ -237,7 +244,8 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
     } else {
         tw_free(argv);
     }
-    if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull || spoke(t, s))
+    if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull ||
+        spoke(t, s))
         return;
     const char *why = tw_proc_why_unarmed(s->pid, t->environ_line, t->preload_why);
     struct tw_proc again;
@@ -376,14 +384,16 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");
     for (size_t i = 0; i < t->seen_count; i++) {
         struct seen *s = &t->seen[i];
-        bool armed = s->examined ? s->loaded || spoke(t, s) : armed_of(t, s->pid) != NULL, is_main = s->pid == t->main_pid;
+        bool armed = s->examined ? s->loaded || spoke(t, s) : armed_of(t, s->pid) != NULL,
+             is_main = s->pid == t->main_pid;
         if (!is_main && !armed && !s->alive && !s->examined && t->agents)
             continue;
         if (!is_main && s->is_fork_of_us && !s->alive)
             continue;
         const char *why = armed ? NULL : !t->agents ? "unobserved control run" : s->why ? s->why : t->preload_why;
         struct twin_run_process *p = &run->processes[run->process_count++];
-        *p = (struct twin_run_process){.pid = s->pid, .ppid = s->ppid, .armed = armed, .outlived = s->alive && !is_main};
+        *p =
+            (struct twin_run_process){.pid = s->pid, .ppid = s->ppid, .armed = armed, .outlived = s->alive && !is_main};
         p->argv = tw_strdup(s->argv ? s->argv : "");
         p->why = why ? tw_strdup(why) : NULL;
         if (!p->argv || (why && !p->why))

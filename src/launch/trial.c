@@ -75,7 +75,8 @@ static int drain(int fd, pid_t pid, struct tw_buf *out)
     }
 }
 
-static int tracing_environment(struct tw_env *env, const struct tw_env *user, const char *preload, struct twin_error *err)
+static int tracing_environment(struct tw_env *env, const struct tw_env *user, const char *preload,
+                               struct twin_error *err)
 {
     int rc = tw_env_copy(env, user->v, err);
     if (rc == 0)
@@ -89,9 +90,9 @@ static int tracing_environment(struct tw_env *env, const struct tw_env *user, co
     return rc;
 }
 
-/* Runs the loader on the program in tracing mode. Returns its exit status (as waitpid), or -1; out gets what it says. */
-static int trace_load(const char *loader, const char *program, const char *preload, const struct tw_env *user, struct tw_buf *out,
-                      struct twin_error *err)
+/* Runs the loader on the program in tracing mode. Returns its exit status (as waitpid) or -1; out gets what it says. */
+static int trace_load(const char *loader, const char *program, const char *preload, const struct tw_env *user,
+                      struct tw_buf *out, struct twin_error *err)
 {
     struct tw_env env = {0};
     int ends[2] = {-1, -1}, null = open("/dev/null", O_RDONLY | O_CLOEXEC), status = -1;
@@ -126,7 +127,8 @@ static int trace_load(const char *loader, const char *program, const char *prelo
 /* The first line that says that the agent is the trouble. */
 static char *complaint(const char *text, const char *library)
 {
-    static const char *const signs[] = {"cannot be preloaded", "undefined symbol", "not found", "cannot allocate memory in static TLS", "error"};
+    static const char *const signs[] = {"cannot be preloaded", "undefined symbol", "not found",
+                                        "cannot allocate memory in static TLS", "error"};
     for (const char *p = text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
         char *line = tw_strndup(p, strcspn(p, "\n"));
         bool about_us = line && strstr(line, library), hit = false;
@@ -153,7 +155,8 @@ static bool loader_can_trace(const char *loader)
     return can;
 }
 
-static char *try_loader(const char *path, const char *loader, const char *library, const struct tw_env *env, struct twin_error *err)
+static char *try_loader(const char *path, const char *loader, const char *library, const struct tw_env *env,
+                        struct twin_error *err)
 {
     struct tw_buf with = {.cap = OUTPUT_MAX}, without = {.cap = OUTPUT_MAX};
     char *why = NULL;
@@ -170,9 +173,10 @@ static char *try_loader(const char *path, const char *loader, const char *librar
         /* The program may be broken by itself (a library of its own is missing): then it is not the agent's fault. */
         int alone = trace_load(loader, path, theirs, env, &without, err);
         if (alone != status)
-            why = status == -1        ? tw_strdup("its loader did not answer in time when the agent was tried")
-                  : WIFSIGNALED(status) ? tw_printf("its loader was killed by signal %d when the agent was tried", WTERMSIG(status))
-                                        : tw_printf("its loader fails with exit code %d when the agent is there", WEXITSTATUS(status));
+            why = status == -1 ? tw_strdup("its loader did not answer in time when the agent was tried")
+                  : WIFSIGNALED(status)
+                      ? tw_printf("its loader was killed by signal %d when the agent was tried", WTERMSIG(status))
+                      : tw_printf("its loader fails with exit code %d when the agent is there", WEXITSTATUS(status));
     }
 out:
     tw_free(preload);
@@ -181,7 +185,8 @@ out:
     return why;
 }
 
-static char *reason(const char *path, const struct tw_elf *elf, const char *library, const struct tw_env *env, struct twin_error *err)
+static char *reason(const char *path, const struct tw_elf *elf, const char *library, const struct tw_env *env,
+                    struct twin_error *err)
 {
     if (!elf->is_elf)
         return tw_printf("%s is not a program of a known format", path);
@@ -198,7 +203,8 @@ static char *reason(const char *path, const struct tw_elf *elf, const char *libr
     return try_loader(path, elf->interp, library, env, err);
 }
 
-int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why, struct twin_error *err)
+int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why,
+                  struct twin_error *err)
 {
     struct tw_elf elf = {0};
     struct twin_error local = TWIN_ERROR_INIT;
