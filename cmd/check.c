@@ -141,7 +141,7 @@ static int print_verdict(struct tw_check *c)
     if (c->v->outcome == TWIN_FAILED && !c->args.json)
         tw_check_show_tail(c->runs[0]);
     tw_free(command);
-    return c->interrupted ? TW_EXIT_INTERRUPTED : rc;
+    return c->interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
 }
 
 static int check(struct tw_check *c)
@@ -149,7 +149,7 @@ static int check(struct tw_check *c)
     int rc = series_at_the_right_level(c);
     if (rc >= 0)
         return rc;
-    if (!c->interrupted && !c->out_of_time) {
+    if (!c->interrupted && !c->out_of_time && !c->trouble) {
         tw_check_repeat_arm(c);
         tw_check_zoom(c);
         tw_check_control(c);

@@ -225,6 +225,10 @@ int tw_check_series(struct tw_check *c)
     while (c->count < c->args.runs && !c->interrupted && !c->out_of_time) {
         bool parted = false;
         int rc = one_run(c, &parted);
+        if (rc >= 0 && c->v) { /* what was compared before is not lost */
+            c->trouble = rc;
+            break;
+        }
         if (rc >= 0)
             return rc;
         if (c->count == 1 && !c->interrupted && !c->out_of_time) {

@@ -52,7 +52,7 @@ void tw_run_line(const char *title, const struct twin_run *r, const char *state)
             t.records == 1 ? "" : "s");
     if (t.dropped)
         fprintf(stderr, "  %s dropped", tw_human_count(t.dropped, records));
-    if (isfinite(t.observer) && t.records)
+    if (isfinite(t.observer) && t.records && r->level != TWIN_LEVEL_OPS) /* a zoom is no measurement */
         fprintf(stderr, "  observer +%.1f%%", 100 * t.observer);
     fputc('\n', stderr);
 }

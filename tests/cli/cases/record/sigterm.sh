@@ -1,0 +1,7 @@
+# SIGTERM to twinrun ends the job and is its outcome.
+twinrun record -q -- "$JOB" --steps 100000 --sleep-ms 20 &
+sleep 1
+kill -TERM $!
+wait $!
+echo "exit $?"
+twinrun ls | sed -n 's/.*\(interrupted\).*/\1/p'
