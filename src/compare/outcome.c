@@ -64,7 +64,8 @@ struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
             const struct tw_proc *p = &side->proc[i];
             if (p->taken)
                 continue;
-            bool matters = (p->info->steps > 0 || side->steps == 0) && !tw_side_failed(other) && !tw_side_stopped(other) && !c->o->arms;
+            bool matters = (p->info->steps > 0 || side->steps == 0) && !other->damaged && !tw_side_failed(other) && !tw_side_stopped(other) &&
+                           !c->o->arms;
             if (!matters) {
                 tw_cmp_note(c, "rank %d (%s, number %zu) recorded only in %s", p->rank, tw_proc_role(p), p->ordinal + 1, label);
                 continue;
