@@ -18,34 +18,42 @@
 
 static const struct tw_option options[] = {
     {"runs", 'n', TW_OPT_COUNT, "N", "3", "Runs", "number of runs; the first is the reference", FIELD(runs), 2, 100000},
-    {"all", 0, TW_OPT_FLAG, NULL, NULL, "Runs", "make all runs; without it the first divergence ends the check", FIELD(all), 0, 0},
+    {"all", 0, TW_OPT_FLAG, NULL, NULL, "Runs", "make all runs; without it the first divergence ends the check",
+     FIELD(all)},
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
-    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs", "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then",
-     FIELD(max_time), 0, 0},
-    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c", FIELD(a), 0, 0},
-    {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one", FIELD(b), 0, 0},
+    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs",
+     "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then", FIELD(max_time)},
+    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c",
+     FIELD(a)},
+    {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one", FIELD(b)},
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Arms",
-     "step of A at which B begins (a resumed job); found by its weights unless given", FIELD(b_starts_at), 0, UINT32_MAX - 1},
+     "step of A at which B begins (a resumed job); found by its weights unless given", FIELD(b_starts_at), 0,
+     UINT32_MAX - 1},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
-     "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level), 0, 0},
+     "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
      "keep a sketch of each tensor every K steps, for distances; 10 unless given", FIELD(sketch_every), 1, UINT32_MAX},
-    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record", FIELD(lossless), 0, 0},
-    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder", FIELD(fresh_dir), 0, 0},
+    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record",
+     FIELD(lossless)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder",
+     FIELD(fresh_dir)},
     {"control", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
-     "one more run, unobserved, whose output and files are compared with the first", FIELD(control), 0, 0},
+     "one more run, unobserved, whose output and files are compared with the first", FIELD(control)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
-     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore), 0, 0},
+     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
-     "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance), 0, 0},
-    {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation", FIELD(no_zoom), 0, 0},
-    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run", FIELD(bisect), 0, 0},
-    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github), 0, 0},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home), 0, 0},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json), 0, 0},
-    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit), 0, 0},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet), 0, 0},
-    {"show-output", 0, TW_OPT_FLAG, NULL, NULL, "Output", "pass on what the job prints (it is stored in any case)", FIELD(show_output), 0, 0},
+     "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
+    {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation",
+     FIELD(no_zoom)},
+    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
+     FIELD(bisect)},
+    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
+    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet)},
+    {"show-output", 0, TW_OPT_FLAG, NULL, NULL, "Output", "pass on what the job prints (it is stored in any case)",
+     FIELD(show_output)},
     {NULL},
 };
 
@@ -74,7 +82,8 @@ static int choose_arms(struct tw_check *c, const struct tw_operands *job)
     if (!job->count && !a->a && !a->b)
         return tw_bad_use("check", "expected the job's command after --; write: twinrun check -- python train.py");
     if (!job->count && (!a->a || !a->b))
-        return tw_bad_use("check", "expected two arms, found only --%s; give --%s too", a->a ? "a" : "b", a->a ? "b" : "a");
+        return tw_bad_use("check", "expected two arms, found only --%s; give --%s too", a->a ? "a" : "b",
+                          a->a ? "b" : "a");
     if (job->count && a->b_starts_at != TW_NOT_GIVEN)
         return tw_bad_use("check", "--b-starts-at belongs to --a and --b");
     if (job->count) {
@@ -105,7 +114,8 @@ static int prepare(struct tw_check *c)
         return tw_trouble(&err, "check: cannot name the home");
     if (tw_mkdirs(c->home, &err) != 0 || access(c->home, W_OK) != 0) {
         twin_error_system(&err, "%s", c->home);
-        return tw_trouble(&err, "check: cannot write the run folders; choose another place with --home or TWINRUN_HOME");
+        return tw_trouble(&err,
+                          "check: cannot write the run folders; choose another place with --home or TWINRUN_HOME");
     }
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
         c->spool = tw_printf("%s/stdin-%d-%llx", c->home, (int)getpid(), (unsigned long long)tw_monotonic_ns());
@@ -134,7 +144,11 @@ static int print_verdict(struct tw_check *c)
     const char *why;
     char *command = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
     struct tw_verdict_output o = {
-        .verb = "check", .command = command, .junit = c->args.junit, .json = c->args.json, .github = c->args.github,
+        .verb = "check",
+        .command = command,
+        .junit = c->args.junit,
+        .json = c->args.json,
+        .github = c->args.github,
         .can_zoom = !c->zoomed && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
     };
     int rc = tw_verdict_print(c->v, (const struct twin_run *const *)c->runs, c->count, &o);
@@ -206,15 +220,28 @@ static int run(int argc, char **argv)
 }
 
 const struct tw_command tw_command_check = {
-    "check", "run a job again, unchanged, and name the first place where the runs part", synopsis,
-    "Runs COMMAND several times, unchanged, records what each run computed, and compares each run with the first. When they "
+    "check",
+    "run a job again, unchanged, and name the first place where the runs part",
+    synopsis,
+    "Runs COMMAND several times, unchanged, records what each run computed, and compares each run with the first. When "
+    "they "
     "part, the verdict names the first place: step, rank, phase, tensor, operation and source line, whether it is the "
     "origin (its inputs were still equal) or only carries a difference on, and what was equal just before it.\n\n"
-    "The first divergence ends the check; a later run is cut short some steps after it has parted. The suspect steps are "
+    "The first divergence ends the check; a later run is cut short some steps after it has parted. The suspect steps "
+    "are "
     "then run once more at operation level to name the operation (--no-zoom leaves that out).\n\n"
-    "With --a and --b two commands are compared that ought to compute the same: a continuous and a resumed job, two and "
-    "four workers, two environments. Each is run by sh -c. When they differ, A is run once more, to tell whether A repeats itself.\n\n"
-    "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at every step of every run. "
+    "With --a and --b two commands are compared that ought to compute the same: a continuous and a resumed job, two "
+    "and "
+    "four workers, two environments. Each is run by sh -c. When they differ, A is run once more, to tell whether A "
+    "repeats itself.\n\n"
+    "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at every step of every "
+    "run. "
     "What the job prints is stored in the run folders below the home; they stay until twinrun gc deletes them.",
-    options, TW_OPERANDS_JOB, 0, 0, exits, examples, run,
+    options,
+    TW_OPERANDS_JOB,
+    0,
+    0,
+    exits,
+    examples,
+    run,
 };

@@ -28,7 +28,8 @@ void tw_check_zoom(struct tw_check *c)
     if (!tw_zoom_is_useful(c->v, c->runs[0], &why)) /* nobody asked for a zoom by name: its absence needs no words */
         return;
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"), b = tw_check_launch_options(c, c->arms, "zoom-b");
+    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"),
+                               b = tw_check_launch_options(c, c->arms, "zoom-b");
     struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet};
     if (tw_zoom_run(c->v, &z, &err) != 0)
         tw_trouble(&err, "check: the zoom failed, the verdict stands without it");
@@ -51,8 +52,11 @@ void tw_check_repeat_arm(struct tw_check *c)
         return;
     const struct twin_run *pair[2] = {c->runs[0], again};
     struct twin_compare_options how = {
-        .steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps, .ignore = c->args.ignore.items,
-        .ignore_count = c->args.ignore.count, .tolerance_file = c->args.tolerance,
+        .steps_given = c->args.steps > 0,
+        .steps = (uint32_t)c->args.steps,
+        .ignore = c->args.ignore.items,
+        .ignore_count = c->args.ignore.count,
+        .tolerance_file = c->args.tolerance,
     };
     if (c->interrupted || c->out_of_time) {
         tw_verdict_note(c->v, "whether A repeats itself was not found out: its second run was cut short");
@@ -62,7 +66,9 @@ void tw_check_repeat_arm(struct tw_check *c)
         if (!c->args.quiet)
             tw_run_line("a again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
         if (v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->v->first->step_a)
-            tw_verdict_note(c->v, "A does not repeat itself either (it parts at step %u): first make A repeatable, twinrun check -- sh -c '...'",
+            tw_verdict_note(c->v,
+                            "A does not repeat itself either (it parts at step %u): first make A repeatable, twinrun "
+                            "check -- sh -c '...'",
                             v->first->step_a);
         else if (v->outcome == TWIN_DIFFER)
             tw_verdict_note(c->v, "A parts from itself too, but only later (step %u)", v->first ? v->first->step_a : 0);
@@ -112,16 +118,21 @@ static void judge_control(struct tw_check *c, const struct twin_run *control)
         snprintf(cost, sizeof cost, " (%s watched, %s not)", tw_human_seconds(r->wall_s, ours),
                  tw_human_seconds(control->wall_s, theirs));
     if (r->exit_code != control->exit_code)
-        tw_verdict_note(c->v, "control: the unobserved run ended with %d, run 1 with %d%s", control->exit_code, r->exit_code, cost);
+        tw_verdict_note(c->v, "control: the unobserved run ended with %d, run 1 with %d%s", control->exit_code,
+                        r->exit_code, cost);
     else if (!output && files == 0)
         tw_verdict_note(c->v, "control: the unobserved run printed and wrote the same bytes as run 1%s", cost);
     else if (c->v->outcome == TWIN_DIFFER)
-        tw_verdict_note(c->v, "control: the unobserved run printed or wrote other bytes than run 1, as is to be expected of runs that differ%s", cost);
+        tw_verdict_note(c->v,
+                        "control: the unobserved run printed or wrote other bytes than run 1, as is to be expected of "
+                        "runs that differ%s",
+                        cost);
     else if (files)
-        tw_verdict_note(c->v, "control: the unobserved run wrote %zu file%s with other bytes than run 1, such as %s%s", files,
-                        files == 1 ? "" : "s", file, cost);
+        tw_verdict_note(c->v, "control: the unobserved run wrote %zu file%s with other bytes than run 1, such as %s%s",
+                        files, files == 1 ? "" : "s", file, cost);
     else
-        tw_verdict_note(c->v, "control: the unobserved run printed other bytes than run 1 (times and pids count here)%s", cost);
+        tw_verdict_note(
+            c->v, "control: the unobserved run printed other bytes than run 1 (times and pids count here)%s", cost);
 }
 
 void tw_check_control(struct tw_check *c)
@@ -162,9 +173,14 @@ void tw_check_shared_files(struct tw_check *c)
     }
     char *name = one ? tw_printable(one, strlen(one)) : NULL;
     if (name && n == 1)
-        tw_verdict_note(c->v, "every run wrote %s: a later one may have read what an earlier one left; --fresh-dir keeps them apart", name);
+        tw_verdict_note(
+            c->v,
+            "every run wrote %s: a later one may have read what an earlier one left; --fresh-dir keeps them apart",
+            name);
     else if (name)
-        tw_verdict_note(c->v, "every run wrote %s and %zu more files: a later one may have read what an earlier one left; --fresh-dir keeps them apart",
+        tw_verdict_note(c->v,
+                        "every run wrote %s and %zu more files: a later one may have read what an earlier one left; "
+                        "--fresh-dir keeps them apart",
                         name, n - 1);
     tw_free(name);
 }

@@ -27,14 +27,24 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
 {
     const struct tw_check_args *a = &c->args;
     return (struct twin_launch_options){
-        .argv = c->arm[arm], .home = c->home, .label = label, .level = c->level, .agents = true,
-        .max_steps = (uint32_t)a->steps, .window_last = UINT32_MAX, .sketch_every = (uint32_t)a->sketch_every,
-        .lossless = a->lossless, .show_output = a->show_output, .fresh_dir = a->fresh_dir, .stdin_spool = c->spool,
+        .argv = c->arm[arm],
+        .home = c->home,
+        .label = label,
+        .level = c->level,
+        .agents = true,
+        .max_steps = (uint32_t)a->steps,
+        .window_last = UINT32_MAX,
+        .sketch_every = (uint32_t)a->sketch_every,
+        .lossless = a->lossless,
+        .show_output = a->show_output,
+        .fresh_dir = a->fresh_dir,
+        .stdin_spool = c->spool,
         .on_tick = tw_watch_tick,
     };
 }
 
-int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title, bool live, struct twin_run **out)
+int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title, bool live,
+                    struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_launch_options with_watch = *o;
@@ -65,9 +75,13 @@ int tw_check_compare(struct tw_check *c)
     struct twin_error err = TWIN_ERROR_INIT;
     const struct tw_check_args *a = &c->args;
     struct twin_compare_options o = {
-        .steps_given = a->steps > 0, .steps = (uint32_t)a->steps, .arms = c->arms,
+        .steps_given = a->steps > 0,
+        .steps = (uint32_t)a->steps,
+        .arms = c->arms,
         .shift = a->b_starts_at != TW_NOT_GIVEN ? -(int64_t)a->b_starts_at : 0,
-        .find_shift = c->arms && a->b_starts_at == TW_NOT_GIVEN, .ignore = a->ignore.items, .ignore_count = a->ignore.count,
+        .find_shift = c->arms && a->b_starts_at == TW_NOT_GIVEN,
+        .ignore = a->ignore.items,
+        .ignore_count = a->ignore.count,
         .tolerance_file = a->tolerance,
     };
     struct twin_verdict *v = NULL;
@@ -92,8 +106,8 @@ static int announce_size(const struct tw_check *c)
     uint64_t free_bytes = statvfs(c->home, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
     if (bytes * more > free_bytes) {
         tw_say("check: expected %s free in %s for %llu more runs, found %s; try --home on a larger disk, fewer --runs, "
-               "--steps, or --level steps", tw_human_bytes(bytes * more, all), c->home, (unsigned long long)more,
-               tw_human_bytes(free_bytes, left));
+               "--steps, or --level steps",
+               tw_human_bytes(bytes * more, all), c->home, (unsigned long long)more, tw_human_bytes(free_bytes, left));
         return TW_EXIT_TROUBLE;
     }
     if (c->args.quiet)
@@ -102,8 +116,8 @@ static int announce_size(const struct tw_check *c)
         tw_say("each run keeps about %s; %llu more: up to %s of the %s free in %s", tw_human_bytes(bytes, each),
                (unsigned long long)more, tw_human_bytes(bytes * more, all), tw_human_bytes(free_bytes, left), c->home);
     if (r->wall_s * (double)more > LONG_S)
-        tw_say("%llu more run%s: up to %s, less when they part early; --steps N makes runs shorter", (unsigned long long)more,
-               more == 1 ? "" : "s", tw_human_seconds(r->wall_s * (double)more, time));
+        tw_say("%llu more run%s: up to %s, less when they part early; --steps N makes runs shorter",
+               (unsigned long long)more, more == 1 ? "" : "s", tw_human_seconds(r->wall_s * (double)more, time));
     return -1;
 }
 
@@ -133,7 +147,8 @@ static bool is_python(const struct twin_run_process *p)
     return p->armed && tw_starts(tw_base_name(program), "python");
 }
 
-/* A Python job may compute with bare tensors, which only the operation level sees. (A C program shows what it wants to.) */
+/* A Python job may compute with bare tensors, which only the operation level sees. (A C program shows what it wants
+ * to.) */
 static bool nothing_was_seen(const struct twin_run *r)
 {
     bool python = false;
@@ -189,7 +204,10 @@ static int one_run(struct tw_check *c, bool *parted)
     size_t i = c->count;
     int arm = c->arms && i > 0;
     struct twin_run *r = NULL;
-    snprintf(title, sizeof title, "run %zu/%llu%s", i + 1, (unsigned long long)c->args.runs, !c->arms ? "" : arm ? " b" : " a");
+    snprintf(title, sizeof title, "run %zu/%llu%s", i + 1, (unsigned long long)c->args.runs,
+             !c->arms ? ""
+             : arm    ? " b"
+                      : " a");
     struct twin_launch_options o = tw_check_launch_options(c, arm, c->arms ? (arm ? "b" : "a") : "check");
     int rc = tw_check_launch(c, &o, title, true, &r);
     if (rc >= 0)

@@ -23,17 +23,20 @@ enum { MAX_RUNS = 1000 };
 
 static const struct tw_option options[] = {
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
-     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore), 0, 0},
+     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
-     "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance), 0, 0},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Comparison", "compare only the first N steps", FIELD(steps), 1, UINT32_MAX - 1},
+     "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Comparison", "compare only the first N steps", FIELD(steps), 1,
+     UINT32_MAX - 1},
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Comparison",
-     "step of the first run at which the others begin; found by the weights unless given, when the commands differ", FIELD(b_starts_at), 0, UINT32_MAX - 1},
-    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run", FIELD(bisect), 0, 0},
-    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github), 0, 0},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home), 0, 0},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json), 0, 0},
-    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit), 0, 0},
+     "step of the first run at which the others begin; found by the weights unless given, when the commands differ",
+     FIELD(b_starts_at), 0, UINT32_MAX - 1},
+    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
+     FIELD(bisect)},
+    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
+    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
     {NULL},
 };
 
@@ -47,7 +50,8 @@ static const struct tw_pair exits[] = {
 };
 static const struct tw_pair examples[] = {
     {"twinrun diff last~1 last", "the last two runs"},
-    {"twinrun diff here/2026-11-21T08-00-00Z-1f2e3d4c /mnt/there/2026-11-21T08-10-00Z-9a8b7c6d", "run folders of two machines"},
+    {"twinrun diff here/2026-11-21T08-00-00Z-1f2e3d4c /mnt/there/2026-11-21T08-10-00Z-9a8b7c6d",
+     "run folders of two machines"},
     {NULL, NULL},
 };
 
@@ -70,16 +74,25 @@ static int compare(const struct diff_args *a, const struct twin_run **runs, size
         arms |= !same_command(runs[0], runs[i]);
     bool shift_given = a->b_starts_at != TW_NOT_GIVEN;
     struct twin_compare_options o = {
-        .steps_given = a->steps > 0, .steps = (uint32_t)a->steps, .arms = arms || shift_given,
-        .shift = shift_given ? -(int64_t)a->b_starts_at : 0, .find_shift = arms && !shift_given,
-        .ignore = a->ignore.items, .ignore_count = a->ignore.count, .tolerance_file = a->tolerance,
+        .steps_given = a->steps > 0,
+        .steps = (uint32_t)a->steps,
+        .arms = arms || shift_given,
+        .shift = shift_given ? -(int64_t)a->b_starts_at : 0,
+        .find_shift = arms && !shift_given,
+        .ignore = a->ignore.items,
+        .ignore_count = a->ignore.count,
+        .tolerance_file = a->tolerance,
     };
     if (twin_compare(runs, count, &o, &v, &err) != 0)
         return tw_trouble(&err, "diff: cannot compare the runs");
     const char *why;
     char *command = arms ? NULL : tw_shell_quote(runs[0]->argv, runs[0]->argc);
     struct tw_verdict_output out = {
-        .verb = "diff", .command = command, .junit = a->junit, .json = a->json, .github = a->github,
+        .verb = "diff",
+        .command = command,
+        .junit = a->junit,
+        .json = a->json,
+        .github = a->github,
         .can_zoom = v->outcome == TWIN_DIFFER && tw_zoom_is_useful(v, runs[0], &why),
     };
     int rc = tw_verdict_print(v, runs, count, &out);
@@ -120,10 +133,19 @@ static int run(int argc, char **argv)
 }
 
 const struct tw_command tw_command_diff = {
-    "diff", "compare recorded runs", synopsis,
-    "Compares each run with the first one and gives the same verdict as twinrun check. Runs are named by path, folder name, "
+    "diff",
+    "compare recorded runs",
+    synopsis,
+    "Compares each run with the first one and gives the same verdict as twinrun check. Runs are named by path, folder "
+    "name, "
     "id or the unique beginning of one, last, last~1; they may come from different machines.\n\n"
     "Runs of different commands are taken for two arms that ought to compute the same: where the second begins in the "
     "first (a resumed job) is found by its weights.",
-    options, TW_OPERANDS_RUNS, 2, MAX_RUNS, exits, examples, run,
+    options,
+    TW_OPERANDS_RUNS,
+    2,
+    MAX_RUNS,
+    exits,
+    examples,
+    run,
 };

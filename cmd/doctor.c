@@ -29,10 +29,10 @@ struct doctor_args {
 #define FIELD(f) offsetof(struct doctor_args, f)
 
 static const struct tw_option options[] = {
-    {"python", 'p', TW_OPT_FILE, "PYTHON", NULL, "Subject", "the interpreter that the job uses; python3 or python of PATH unless given",
-     FIELD(python), 0, 0},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Subject", "folder that will hold the runs", FIELD(home), 0, 0},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json), 0, 0},
+    {"python", 'p', TW_OPT_FILE, "PYTHON", NULL, "Subject",
+     "the interpreter that the job uses; python3 or python of PATH unless given", FIELD(python)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Subject", "folder that will hold the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
@@ -45,7 +45,8 @@ static const struct tw_pair exits[] = {
 };
 static const struct tw_pair examples[] = {
     {"twinrun doctor", "look around"},
-    {"twinrun doctor --python .venv/bin/python train.py", "also look into a script for habits that only look like seeding"},
+    {"twinrun doctor --python .venv/bin/python train.py",
+     "also look into a script for habits that only look like seeding"},
     {NULL, NULL},
 };
 
@@ -71,8 +72,8 @@ static void say_check(struct report *r, enum state state, const char *id, const 
     char *text = tw_buf_steal(&b);
     r->failed |= state == NO;
     if (r->json)
-        json_array_append_new(r->checks, json_pack("{s:s, s:s, s:o}", "id", id, "state", state_names[state], "text",
-                                                   tw_json_text(text)));
+        json_array_append_new(
+            r->checks, json_pack("{s:s, s:s, s:o}", "id", id, "state", state_names[state], "text", tw_json_text(text)));
     else
         printf("%-8s %-12s %s\n", state_names[state], id, text ? text : "");
     fflush(stdout); /* some checks take seconds */
@@ -87,18 +88,23 @@ static void check_parts(struct report *r, struct twin_parts *parts)
     if (twin_parts_find(parts, &err) != 0)
         say_check(r, NO, "agent", "%s", err.message);
     else if (!parts->agent_library)
-        say_check(r, NO, "agent", "libtwinrun.so was not found beside the program or in its library folder: install twinrun again");
+        say_check(r, NO, "agent",
+                  "libtwinrun.so was not found beside the program or in its library folder: install twinrun again");
     else
         say_check(r, OK, "agent", "%s", parts->agent_library);
     if (parts->python_dir && parts->site_dir)
         say_check(r, OK, "hooks", "%s", parts->python_dir);
     else
-        say_check(r, NO, "hooks", "the Python half (package twinrun) was not found: PyTorch jobs cannot be watched; install twinrun again");
+        say_check(
+            r, NO, "hooks",
+            "the Python half (package twinrun) was not found: PyTorch jobs cannot be watched; install twinrun again");
     say_check(r, OK, "fingerprint", "instruction set %s", twin_fingerprint_isa());
     const char *preload = getenv("LD_PRELOAD");
     if (preload && *preload)
-        say_check(r, LIMITED, "preload", "LD_PRELOAD is set already (%s): it stays, the agent goes before it; if a job behaves "
-                  "oddly, try without", preload);
+        say_check(r, LIMITED, "preload",
+                  "LD_PRELOAD is set already (%s): it stays, the agent goes before it; if a job behaves "
+                  "oddly, try without",
+                  preload);
 }
 
 static void check_home(struct report *r, const char *home)
@@ -109,11 +115,12 @@ static void check_home(struct report *r, const char *home)
     bool existed = access(home, F_OK) == 0;
     char *probe = tw_path_join(home, ".doctor");
     if (!probe || tw_mkdirs(home, &err) != 0 || tw_write_file_atomic(probe, "x", 1, &err) != 0) {
-        say_check(r, NO, "home", "%s cannot be written (%s): choose another one with --home or TWINRUN_HOME", home, err.message);
+        say_check(r, NO, "home", "%s cannot be written (%s): choose another one with --home or TWINRUN_HOME", home,
+                  err.message);
     } else if (unlink(probe) == 0 && statvfs(home, &fs) == 0) {
         uint64_t bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-        say_check(r, bytes < (uint64_t)1 << 30 ? LIMITED : OK, "home", "%s, %s free%s", home, tw_human_bytes(bytes, size),
-                  bytes < (uint64_t)1 << 30 ? ": too little for long runs" : "");
+        say_check(r, bytes < (uint64_t)1 << 30 ? LIMITED : OK, "home", "%s, %s free%s", home,
+                  tw_human_bytes(bytes, size), bytes < (uint64_t)1 << 30 ? ": too little for long runs" : "");
     }
     if (!existed)
         rmdir(home); /* looking around leaves nothing behind */
@@ -134,7 +141,8 @@ static void check_layout(struct report *r)
     if (status == 0)
         say_check(r, OK, "aslr", "the address layout can be pinned here");
     else
-        say_check(r, LIMITED, "aslr", "the address layout cannot be pinned here (a container's seccomp filter refuses personality): "
+        say_check(r, LIMITED, "aslr",
+                  "the address layout cannot be pinned here (a container's seccomp filter refuses personality): "
                   "watching does not need it");
     say_check(r, OK, "ptrace", "not needed");
 }
@@ -157,12 +165,15 @@ static bool in_path(const char *program)
 static void check_machines(struct report *r)
 {
     if (in_path("mpirun") || in_path("mpiexec"))
-        say_check(r, LIMITED, "mpi", "mpirun found: each local rank is recorded; message order is not, and remote ranks need "
+        say_check(r, LIMITED, "mpi",
+                  "mpirun found: each local rank is recorded; message order is not, and remote ranks need "
                   "the TWINRUN_ variables passed on (-x)");
     else
         say_check(r, ABSENT, "mpi", "no mpirun in PATH");
     if (access("/dev/nvidiactl", F_OK) == 0)
-        say_check(r, LIMITED, "cuda", "NVIDIA device found: tensors are copied to the host to be fingerprinted, kernels are not seen one by one");
+        say_check(
+            r, LIMITED, "cuda",
+            "NVIDIA device found: tensors are copied to the host to be fingerprinted, kernels are not seen one by one");
     else
         say_check(r, ABSENT, "cuda", "no NVIDIA device");
 }
@@ -171,7 +182,8 @@ static void check_machines(struct report *r)
 
 static const char probe_script[] =
     "import json, sys\n"
-    "d = {'version': '.'.join(map(str, sys.version_info[:3])), 'executable': sys.executable, 'torch': None, 'missing': []}\n"
+    "d = {'version': '.'.join(map(str, sys.version_info[:3])), 'executable': sys.executable, 'torch': None, 'missing': "
+    "[]}\n"
     "try:\n"
     "    import numpy\n"
     "    d['numpy'] = numpy.__version__\n"
@@ -219,7 +231,8 @@ static void check_torch(struct report *r, const json_t *d)
     const char *why = json_string_value(json_object_get(d, "why"));
     const json_t *missing = json_object_get(d, "missing");
     if (!torch) {
-        say_check(r, ABSENT, "torch", "not in this Python (%s): its jobs are watched by twinrun.record() and by what they print and write",
+        say_check(r, ABSENT, "torch",
+                  "not in this Python (%s): its jobs are watched by twinrun.record() and by what they print and write",
                   why ? why : "no reason given");
         return;
     }
@@ -252,11 +265,13 @@ static void check_arming(struct report *r, const char *python)
         say_check(r, LIMITED, "arming", "not tried: cannot make a folder in /tmp: %s", strerror(errno));
         return;
     }
-    struct twin_launch_options o = {.argv = argv, .home = folder, .level = TWIN_LEVEL_TENSORS, .agents = true, .window_last = UINT32_MAX};
+    struct twin_launch_options o = {
+        .argv = argv, .home = folder, .level = TWIN_LEVEL_TENSORS, .agents = true, .window_last = UINT32_MAX};
     if (twin_launch(&o, &run, &err) != 0)
         say_check(r, NO, "arming", "a trial run failed: %s", err.message);
     else if (run->process_count && run->processes[0].armed)
-        say_check(r, OK, "arming", "the agent speaks from inside %s (loaded in %.0f ms)", python, run->agent_load_s * 1e3);
+        say_check(r, OK, "arming", "the agent speaks from inside %s (loaded in %.0f ms)", python,
+                  run->agent_load_s * 1e3);
     else
         say_check(r, NO, "arming", "the agent stays silent inside %s: %s", python,
                   run->process_count && run->processes[0].why ? run->processes[0].why
@@ -283,15 +298,16 @@ static void check_python(struct report *r, const char *given)
         line = p + 1;
     json_t *d = json_loads(line, 0, NULL);
     if (!json_is_object(d)) {
-        say_check(r, NO, "python", "%s ran the probe and gave no answer (exit status %d): is it a Python 3?", python, WEXITSTATUS(status));
+        say_check(r, NO, "python", "%s ran the probe and gave no answer (exit status %d): is it a Python 3?", python,
+                  WEXITSTATUS(status));
     } else {
         const char *version = json_string_value(json_object_get(d, "version"));
         const char *executable = json_string_value(json_object_get(d, "executable"));
         const char *numpy = json_string_value(json_object_get(d, "numpy"));
         unsigned major = 0, minor = 0;
         bool known = version && sscanf(version, "%u.%u", &major, &minor) == 2 && major == 3 && minor >= 8;
-        say_check(r, known ? OK : LIMITED, "python", "%s, %s%s", version ? version : "?", executable ? executable : python,
-                  known ? "" : ": supported are 3.8 and later");
+        say_check(r, known ? OK : LIMITED, "python", "%s, %s%s", version ? version : "?",
+                  executable ? executable : python, known ? "" : ": supported are 3.8 and later");
         say_check(r, numpy ? OK : ABSENT, "numpy", "%s", numpy ? numpy : "not in this Python");
         check_torch(r, d);
         check_arming(r, python);
@@ -299,7 +315,8 @@ static void check_python(struct report *r, const char *given)
     json_decref(d);
     const char *seed = getenv("PYTHONHASHSEED");
     if (seed && *seed)
-        say_check(r, OK, "hash seed", "PYTHONHASHSEED=%s in this shell: sets of strings keep their order in every run", seed);
+        say_check(r, OK, "hash seed", "PYTHONHASHSEED=%s in this shell: sets of strings keep their order in every run",
+                  seed);
     tw_free(out);
     tw_free(python);
 }
@@ -318,7 +335,8 @@ static void check_script(struct report *r, const char *path)
         say_check(r, OK, "script", "%s: none of the habits that only look like seeding", path);
     for (size_t i = 0; i < count; i++) {
         if (found[i].earlier)
-            say_check(r, LIMITED, found[i].id, "%s:%zu (after line %zu): %s", path, found[i].line, found[i].earlier, found[i].text);
+            say_check(r, LIMITED, found[i].id, "%s:%zu (after line %zu): %s", path, found[i].line, found[i].earlier,
+                      found[i].text);
         else
             say_check(r, LIMITED, found[i].id, "%s:%zu: %s", path, found[i].line, found[i].text);
     }
@@ -346,7 +364,8 @@ static int run(int argc, char **argv)
     for (size_t i = 0; i < rest.count; i++)
         check_script(&r, rest.items[i]);
     rc = r.failed ? 1 : 0;
-    if (a.json && tw_json_print(json_pack("{s:s, s:b, s:o}", "schema", "twinrun.doctor/1", "ok", !r.failed, "checks", r.checks)) != 0)
+    if (a.json && tw_json_print(json_pack("{s:s, s:b, s:o}", "schema", "twinrun.doctor/1", "ok", !r.failed, "checks",
+                                          r.checks)) != 0)
         rc = TW_EXIT_TROUBLE;
     twin_parts_free(&parts);
     tw_free(home);
@@ -354,11 +373,23 @@ static int run(int argc, char **argv)
 }
 
 const struct tw_command tw_command_doctor = {
-    "doctor", "say what can be captured here and what not, and why", synopsis,
-    "Looks at twinrun's own parts, the home, the job's Python with its PyTorch, and what the machine allows, and makes one "
-    "trial run. Each line is ok, limited (works, with the limit named), no (must be put right first) or absent (not here, "
+    "doctor",
+    "say what can be captured here and what not, and why",
+    synopsis,
+    "Looks at twinrun's own parts, the home, the job's Python with its PyTorch, and what the machine allows, and makes "
+    "one "
+    "trial run. Each line is ok, limited (works, with the limit named), no (must be put right first) or absent (not "
+    "here, "
     "not needed).\n\n"
-    "A SCRIPT is searched for habits that look like seeding and are not: PYTHONHASHSEED set inside the script, worker seeds "
-    "of base + worker id only, flags and seeds set after what they should govern was built. The search is a heuristic on the text.",
-    options, TW_OPERANDS_FILES, 0, 64, exits, examples, run,
+    "A SCRIPT is searched for habits that look like seeding and are not: PYTHONHASHSEED set inside the script, worker "
+    "seeds "
+    "of base + worker id only, flags and seeds set after what they should govern was built. The search is a heuristic "
+    "on the text.",
+    options,
+    TW_OPERANDS_FILES,
+    0,
+    64,
+    exits,
+    examples,
+    run,
 };

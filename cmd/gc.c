@@ -21,11 +21,12 @@ struct gc_args {
 #define FIELD(f) offsetof(struct gc_args, f)
 
 static const struct tw_option options[] = {
-    {"keep", 'k', TW_OPT_COUNT, "N", NULL, "What goes", "delete all but the N newest runs", FIELD(keep), 0, 0},
-    {"older-than", 0, TW_OPT_DAYS, "DAYS", NULL, "What goes", "delete runs that began more than DAYS days ago", FIELD(older_than), 0, 0},
-    {"dry-run", 'n', TW_OPT_FLAG, NULL, NULL, "What goes", "say what would be deleted, delete nothing", FIELD(dry_run), 0, 0},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home), 0, 0},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json), 0, 0},
+    {"keep", 'k', TW_OPT_COUNT, "N", NULL, "What goes", "delete all but the N newest runs", FIELD(keep)},
+    {"older-than", 0, TW_OPT_DAYS, "DAYS", NULL, "What goes", "delete runs that began more than DAYS days ago",
+     FIELD(older_than)},
+    {"dry-run", 'n', TW_OPT_FLAG, NULL, NULL, "What goes", "say what would be deleted, delete nothing", FIELD(dry_run)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
@@ -60,7 +61,8 @@ static uint64_t folder_bytes(const char *dir)
     return tree_bytes;
 }
 
-/* A run that cannot be loaded (another version, damaged) is left alone: deleting what we cannot read is not our call. */
+/* A run that cannot be loaded (another version, damaged) is left alone: deleting what we cannot read is not our call.
+ */
 static bool should_go(const struct gc_args *a, size_t newer_kept, const struct twin_run *r)
 {
     if (r->in_progress)
@@ -71,7 +73,10 @@ static bool should_go(const struct gc_args *a, size_t newer_kept, const struct t
     return a->older_than >= 0 && age_days > a->older_than;
 }
 
-struct gc_totals { size_t kept, gone, failed; uint64_t bytes; };
+struct gc_totals {
+    size_t kept, gone, failed;
+    uint64_t bytes;
+};
 
 static void remove_one(const struct gc_args *a, const char *home, const char *dir, json_t *list, struct gc_totals *t)
 {
@@ -119,8 +124,8 @@ static int collect(const struct gc_args *a, const char *home, char **dirs, size_
                tw_human_bytes(t.bytes, size), t.kept);
         return rc;
     }
-    json_t *all = json_pack("{s:s, s:b, s:o, s:I, s:I}", "schema", "twinrun.gc/1", "dry_run", a->dry_run, "deleted", list,
-                            "bytes", (json_int_t)t.bytes, "kept", (json_int_t)t.kept);
+    json_t *all = json_pack("{s:s, s:b, s:o, s:I, s:I}", "schema", "twinrun.gc/1", "dry_run", a->dry_run, "deleted",
+                            list, "bytes", (json_int_t)t.bytes, "kept", (json_int_t)t.kept);
     return tw_json_print(all) != 0 ? TW_EXIT_TROUBLE : rc;
 }
 
@@ -149,9 +154,17 @@ static int run(int argc, char **argv)
 }
 
 const struct tw_command tw_command_gc = {
-    "gc", "delete old runs", synopsis,
+    "gc",
+    "delete old runs",
+    synopsis,
     "Deletes run folders of a home, and says each one with its size before it goes. With both options a run goes when "
     "either asks for it. Runs in progress, folders that are no run folders, and runs of a version that this program "
     "cannot read are left alone.",
-    options, TW_OPERANDS_NONE, 0, 0, exits, examples, run,
+    options,
+    TW_OPERANDS_NONE,
+    0,
+    0,
+    exits,
+    examples,
+    run,
 };

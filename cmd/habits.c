@@ -13,10 +13,12 @@ enum { HASH_SEED, WORKER_SEED, WORKER_SEED_FINE, FLAG, SEED, BUILDS, NOT_CODE, P
 static const char *const patterns[PATTERNS] = {
     [HASH_SEED] = "(environ *\\[ *['\"]PYTHONHASHSEED['\"] *\\] *=[^=])|"
                   "((environ *\\. *setdefault|putenv) *\\( *['\"]PYTHONHASHSEED)",
-    [WORKER_SEED] = "seed[a-z_]* *\\([^#]*((\\+ *(worker_?id|worker_info *\\. *id|wid))|((worker_?id|worker_info *\\. *id|wid) *\\+))",
+    [WORKER_SEED] = "seed[a-z_]* *\\([^#]*((\\+ *(worker_?id|worker_info *\\. *id|wid))|((worker_?id|worker_info *\\. "
+                    "*id|wid) *\\+))",
     [WORKER_SEED_FINE] = "epoch|initial_seed|base_seed|info *\\. *seed|step",
-    [FLAG] = "use_deterministic_algorithms *\\(|cudnn *\\. *(deterministic|benchmark|allow_tf32) *=|CUBLAS_WORKSPACE_CONFIG|"
-             "set_float32_matmul_precision *\\(",
+    [FLAG] =
+        "use_deterministic_algorithms *\\(|cudnn *\\. *(deterministic|benchmark|allow_tf32) *=|CUBLAS_WORKSPACE_CONFIG|"
+        "set_float32_matmul_precision *\\(",
     [SEED] = "(torch|random|np|numpy) *\\. *(random *\\. *)?(manual_seed|seed) *\\(",
     [BUILDS] = "= *[A-Za-z_.]*(nn *\\. *[A-Z][A-Za-z0-9]*|DataLoader|Model|Net|Network|from_pretrained) *\\(",
     [NOT_CODE] = "^[ \t]*(#|import |from |class |def |@)",
@@ -50,7 +52,8 @@ static int add(struct scan *s, size_t line, size_t earlier, const char *id, cons
 static void follow_blocks(struct scan *s, const char *line)
 {
     size_t indent = strspn(line, " \t");
-    bool def = tw_starts(line + indent, "def ") || tw_starts(line + indent, "async def ") || tw_starts(line + indent, "class ");
+    bool def = tw_starts(line + indent, "def ") || tw_starts(line + indent, "async def ") ||
+               tw_starts(line + indent, "class ");
     if (line[indent] == '\0' || line[indent] == '#')
         return;
     if (def || (s->in_function && indent <= s->block_indent)) {

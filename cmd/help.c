@@ -11,7 +11,8 @@ enum { WIDTH = 100, OPTION_COLUMN = 30 };
 
 static const char about[] =
     "twinrun runs an unmodified training job again, unchanged, and names the first place where the runs differ: step, "
-    "rank, phase, tensor, operation and source line, and whether that place is the origin or only carries a difference on.";
+    "rank, phase, tensor, operation and source line, and whether that place is the origin or only carries a difference "
+    "on.";
 
 static const struct tw_pair environment[] = {
     {"TWINRUN_HOME", "folder that holds the runs; .twinrun in the working folder unless set"},
@@ -73,8 +74,9 @@ static void option_line(FILE *out, const struct tw_option *o)
 {
     char head[64], initial[64];
     char *help;
-    size_t n = (size_t)snprintf(head, sizeof head, "  %s%c%s --%s%s%s", o->short_name ? "-" : " ", o->short_name ? o->short_name : ' ',
-                                o->short_name ? "," : " ", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+    size_t n = (size_t)snprintf(head, sizeof head, "  %s%c%s --%s%s%s", o->short_name ? "-" : " ",
+                                o->short_name ? o->short_name : ' ', o->short_name ? "," : " ", o->name,
+                                o->argument ? " " : "", o->argument ? o->argument : "");
     default_text(o, initial);
     help = tw_printf("%s%s%s", o->help, o->type == TW_OPT_LIST ? "; may be repeated" : "", initial);
     if (n + 2 > OPTION_COLUMN)
@@ -247,7 +249,8 @@ void tw_man_main(FILE *out)
 {
     roff_title(out, "TWINRUN");
     fputs("twinrun \\- find where two runs of the same training job part\n.SH SYNOPSIS\n.B twinrun\n"
-          "\\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n", out);
+          "\\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n",
+          out);
     roff(out, about);
     fputs("\n.SH COMMANDS\n", out);
     for (size_t i = 0; tw_commands[i]; i++) {
@@ -288,7 +291,8 @@ void tw_complete_bash(FILE *out)
           "# shellcheck disable=SC2207 # the words hold no spaces\n_twinrun()\n{\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[1]} i\n"
           "    COMPREPLY=()\n"
-          "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '", out);
+          "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '",
+          out);
     for (size_t i = 0; tw_commands[i]; i++)
         fprintf(out, "%s ", tw_commands[i]->name);
     fputs("help --help --version' -- \"$cur\"))\n        return\n    fi\n"
@@ -296,7 +300,8 @@ void tw_complete_bash(FILE *out)
           "        if [[ ${COMP_WORDS[i]} == -- ]]; then # from here on it is the job's command\n"
           "            if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); "
           "else COMPREPLY=($(compgen -f -- \"$cur\")); fi\n            return\n        fi\n    done\n"
-          "    case $cmd:$prev in\n", out);
+          "    case $cmd:$prev in\n",
+          out);
     for (size_t i = 0; tw_commands[i]; i++)
         bash_option_values(out, tw_commands[i]);
     fputs("    esac\n    local opts=\"\" words=\"\"\n    case $cmd in\n        help) words='", out);
@@ -308,7 +313,8 @@ void tw_complete_bash(FILE *out)
         fprintf(out, "        %s) opts='", c->name);
         for (const struct tw_option *o = c->options; o->name; o++)
             fprintf(out, "--%s ", o->name);
-        fprintf(out, "--help%s'", c->operands == TW_OPERANDS_JOB || c->operands == TW_OPERANDS_RUNS_OR_JOB ? " --" : "");
+        fprintf(out, "--help%s'",
+                c->operands == TW_OPERANDS_JOB || c->operands == TW_OPERANDS_RUNS_OR_JOB ? " --" : "");
         if (c->operands == TW_OPERANDS_FILES)
             fputs("; words=\"$(compgen -f -- \"$cur\")\"", out);
         if (wants_runs(c))
@@ -317,7 +323,8 @@ void tw_complete_bash(FILE *out)
     }
     fputs("    esac\n    if [[ $cur == -* ]]; then\n        COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
           "    else\n        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n    fi\n}\n"
-          "complete -F _twinrun twinrun\n", out);
+          "complete -F _twinrun twinrun\n",
+          out);
 }
 
 /* Inside '...[help]...': brackets, colons and quotes have meanings to _arguments and to the shell. */
@@ -339,7 +346,8 @@ static void zsh_option(FILE *out, const struct tw_option *o)
     if (o->short_name && *repeat)
         fprintf(out, "            '*'{-%c%s,--%s%s}'[", o->short_name, *with ? "+" : "", o->name, with);
     else if (o->short_name)
-        fprintf(out, "            '(-%c --%s)'{-%c%s,--%s%s}'[", o->short_name, o->name, o->short_name, *with ? "+" : "", o->name, with);
+        fprintf(out, "            '(-%c --%s)'{-%c%s,--%s%s}'[", o->short_name, o->name, o->short_name,
+                *with ? "+" : "", o->name, with);
     else
         fprintf(out, "            '%s--%s%s[", repeat, o->name, with);
     zsh_text(out, o->help);
@@ -358,28 +366,33 @@ static void zsh_option(FILE *out, const struct tw_option *o)
 
 void tw_complete_zsh(FILE *out)
 {
-    fputs("#compdef twinrun\n# zsh completion for twinrun; made from its option tables\n_twinrun_runs()\n{\n"
-          "    local -a runs\n    runs=(last 'last~1' ${TWINRUN_HOME:-.twinrun}/runs/*(N:t))\n    compadd -a runs\n}\n\n"
-          "_twinrun()\n{\n    local -a commands\n    local curcontext=$curcontext state line\n    commands=(\n", out);
+    fputs(
+        "#compdef twinrun\n# zsh completion for twinrun; made from its option tables\n_twinrun_runs()\n{\n"
+        "    local -a runs\n    runs=(last 'last~1' ${TWINRUN_HOME:-.twinrun}/runs/*(N:t))\n    compadd -a runs\n}\n\n"
+        "_twinrun()\n{\n    local -a commands\n    local curcontext=$curcontext state line\n    commands=(\n",
+        out);
     for (size_t i = 0; tw_commands[i]; i++) {
         fprintf(out, "        '%s:", tw_commands[i]->name);
         zsh_text(out, tw_commands[i]->summary);
         fputs("'\n", out);
     }
     fputs("        'help:print the help of a command'\n    )\n"
-          "    _arguments -C '(-)--help[print help]' '(-)--version[print the version]' '1:command:->command' '*::argument:->argument'\n"
+          "    _arguments -C '(-)--help[print help]' '(-)--version[print the version]' '1:command:->command' "
+          "'*::argument:->argument'\n"
           "    if [[ $state == command ]]; then\n        _describe command commands\n        return\n    fi\n"
-          "    case $words[1] in\n        help) _describe command commands ;;\n", out);
+          "    case $words[1] in\n        help) _describe command commands ;;\n",
+          out);
     for (size_t i = 0; tw_commands[i]; i++) {
         const struct tw_command *c = tw_commands[i];
         fprintf(out, "        %s) _arguments \\\n", c->name);
         for (const struct tw_option *o = c->options; o->name; o++)
             zsh_option(out, o);
         zsh_option(out, &tw_option_help);
-        fprintf(out, "            %s ;;\n", c->operands == TW_OPERANDS_JOB   ? "'*:::job:_normal'"
-                                            : c->operands == TW_OPERANDS_NONE ? "&& return"
-                                            : c->operands == TW_OPERANDS_FILES ? "'*:file:_files'"
-                                                                              : "'*:run:_twinrun_runs'");
+        fprintf(out, "            %s ;;\n",
+                c->operands == TW_OPERANDS_JOB     ? "'*:::job:_normal'"
+                : c->operands == TW_OPERANDS_NONE  ? "&& return"
+                : c->operands == TW_OPERANDS_FILES ? "'*:file:_files'"
+                                                   : "'*:run:_twinrun_runs'");
     }
     fputs("    esac\n}\n\n_twinrun \"$@\"\n", out);
 }

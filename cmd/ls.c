@@ -20,8 +20,8 @@ struct ls_args {
 
 static const struct tw_option options[] = {
     {"count", 'n', TW_OPT_COUNT, "N", NULL, "Listing", "only the N newest", FIELD(count), 1, 0},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Listing", "folder that holds the runs", FIELD(home), 0, 0},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Listing", "print one JSON object", FIELD(json), 0, 0},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Listing", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Listing", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
@@ -55,10 +55,10 @@ static json_t *json_row(const struct twin_run *r)
     char state[32];
     tw_run_totals(r, &t);
     return json_pack("{s:o, s:o, s:o, s:s, s:i, s:f, s:I, s:I, s:I, s:I, s:o}", "id", tw_json_text(r->id), "dir",
-                     tw_json_text(r->dir), "label", tw_json_text(r->label), "state", tw_run_state(r, state), "exit_code",
-                     r->exit_code, "wall_s", r->wall_s, "start_realtime_ns", (json_int_t)r->start_realtime_ns, "steps",
-                     (json_int_t)t.steps, "records", (json_int_t)t.records, "dropped", (json_int_t)t.dropped, "argv",
-                     tw_json_texts(r->argv, r->argc));
+                     tw_json_text(r->dir), "label", tw_json_text(r->label), "state", tw_run_state(r, state),
+                     "exit_code", r->exit_code, "wall_s", r->wall_s, "start_realtime_ns",
+                     (json_int_t)r->start_realtime_ns, "steps", (json_int_t)t.steps, "records", (json_int_t)t.records,
+                     "dropped", (json_int_t)t.dropped, "argv", tw_json_texts(r->argv, r->argc));
 }
 
 static int list(char **dirs, size_t count, bool json)
@@ -111,9 +111,18 @@ static int run(int argc, char **argv)
 }
 
 const struct tw_command tw_command_ls = {
-    "ls", "list the recorded runs", synopsis,
-    "Lists the run folders of a home, newest first: name, how the job ended, wall time, steps, records and the command. "
+    "ls",
+    "list the recorded runs",
+    synopsis,
+    "Lists the run folders of a home, newest first: name, how the job ended, wall time, steps, records and the "
+    "command. "
     "A run is named to the other commands by its path, its folder's name, its id or the unique beginning of one, "
     "last, or last~1 (the one before the last).",
-    options, TW_OPERANDS_NONE, 0, 0, exits, examples, run,
+    options,
+    TW_OPERANDS_NONE,
+    0,
+    0,
+    exits,
+    examples,
+    run,
 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct tw_option tw_option_help = {"help", 'h', TW_OPT_FLAG, NULL, NULL, "Other", "print this help", 0, 0, 0};
+const struct tw_option tw_option_help = {"help", 'h', TW_OPT_FLAG, NULL, NULL, "Other", "print this help"};
 
 #define FIRST_LONG 256 /* getopt's value of option i is FIRST_LONG + i, out of the way of every character */
 enum { MAX_OPTIONS = 64 };
@@ -64,7 +64,10 @@ const char *tw_nearest(const char *word, const char *const *names)
 
 static int parse_seconds(const char *s, uint64_t *out)
 {
-    static const struct { char unit; uint64_t seconds; } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    static const struct {
+        char unit;
+        uint64_t seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
     char digits[24];
     size_t n = strlen(s);
     uint64_t factor = 1;
@@ -182,7 +185,8 @@ static void table_add(struct table *t, const struct tw_option *o, size_t *s)
     size_t i = t->count++;
     t->rows[i] = o;
     t->names[i] = o->name;
-    t->longs[i] = (struct option){o->name, o->type == TW_OPT_FLAG ? no_argument : required_argument, NULL, FIRST_LONG + (int)i};
+    t->longs[i] =
+        (struct option){o->name, o->type == TW_OPT_FLAG ? no_argument : required_argument, NULL, FIRST_LONG + (int)i};
     if (o->short_name) {
         t->shorts[(*s)++] = o->short_name;
         if (o->type != TW_OPT_FLAG)
@@ -210,7 +214,8 @@ static const struct tw_option *table_find(const struct table *t, int value)
     return NULL;
 }
 
-/* getopt said '?': an unknown short option (optopt), or a long one that is unknown, ambiguous, or a flag given a value. */
+/* getopt said '?': an unknown short option (optopt), or a long one that is unknown, ambiguous, or a flag given a value.
+ */
 static int complain_unknown(const struct tw_command *c, const struct table *t, const char *word)
 {
     if (optopt > 0 && optopt < FIRST_LONG)
@@ -225,7 +230,8 @@ static int complain_unknown(const struct tw_command *c, const struct table *t, c
     if (optopt >= FIRST_LONG)
         return tw_bad_use(c->name, "option --%s takes no value, found \"%s\"", table_find(t, optopt)->name, word);
     if (matches > 1)
-        return tw_bad_use(c->name, "option --%s is ambiguous: --%s, --%s%s", name, match[0], match[1], match[2] ? ", ..." : "");
+        return tw_bad_use(c->name, "option --%s is ambiguous: --%s, --%s%s", name, match[0], match[1],
+                          match[2] ? ", ..." : "");
     const char *near = tw_nearest(name, t->names);
     if (near)
         return tw_bad_use(c->name, "unknown option --%s; did you mean --%s?", name, near);
@@ -247,7 +253,8 @@ static int check_operands(const struct tw_command *c, const struct tw_operands *
     case TW_OPERANDS_JOB:
         if (rest->count && !rest->is_job) {
             char *job = tw_shell_quote(rest->items, rest->count);
-            int rc = tw_bad_use(c->name, "expected -- before the job's command, found \"%s\"; write: twinrun %s [options] -- %s",
+            int rc = tw_bad_use(c->name,
+                                "expected -- before the job's command, found \"%s\"; write: twinrun %s [options] -- %s",
                                 rest->items[0], c->name, job ? job : rest->items[0]);
             tw_free(job);
             return rc;
@@ -260,7 +267,8 @@ static int check_operands(const struct tw_command *c, const struct tw_operands *
     case TW_OPERANDS_RUNS:
         if (rest->count < c->operands_min || rest->count > c->operands_max)
             return tw_bad_use(c->name, "expected %zu%s run%s (a path, an id, last, last~1), found %zu", c->operands_min,
-                              c->operands_max > c->operands_min ? " or more" : "", c->operands_max == 1 ? "" : "s", rest->count);
+                              c->operands_max > c->operands_min ? " or more" : "", c->operands_max == 1 ? "" : "s",
+                              rest->count);
         break;
     case TW_OPERANDS_FILES: break;
     case TW_OPERANDS_NONE:

@@ -22,16 +22,19 @@ struct record_args {
 
 static const struct tw_option options[] = {
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", "tensors", "Recording",
-     "what is recorded: steps, tensors, modules or ops (every operation; slow)", FIELD(level), 0, 0},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Recording", "end the job after N steps (exit code 0)", FIELD(steps), 1, UINT32_MAX},
-    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Recording", "with --level ops: only in these steps", FIELD(window), 0, 0},
+     "what is recorded: steps, tensors, modules or ops (every operation; slow)", FIELD(level)},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Recording", "end the job after N steps (exit code 0)", FIELD(steps), 1,
+     UINT32_MAX},
+    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Recording", "with --level ops: only in these steps",
+     FIELD(window)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
      "keep a sketch of each tensor every K steps, for distances; 10 unless given", FIELD(sketch_every), 1, UINT32_MAX},
-    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record", FIELD(lossless), 0, 0},
-    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in a scratch copy of the working folder", FIELD(fresh_dir), 0, 0},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home), 0, 0},
-    {"label", 0, TW_OPT_STRING, "TEXT", NULL, "Output", "part of the run folder's name", FIELD(label), 0, 0},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "do not name the run folder at the end", FIELD(quiet), 0, 0},
+    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record",
+     FIELD(lossless)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in a scratch copy of the working folder", FIELD(fresh_dir)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"label", 0, TW_OPT_STRING, "TEXT", NULL, "Output", "part of the run folder's name", FIELD(label)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "do not name the run folder at the end", FIELD(quiet)},
     {NULL},
 };
 
@@ -79,10 +82,20 @@ static int run(int argc, char **argv)
     if (job.count == 0)
         return tw_bad_use("record", "expected the job's command after --; write: twinrun record -- python train.py");
     struct twin_launch_options o = {
-        .argv = job.items, .home = a.home, .label = a.label, .level = a.level, .agents = true,
-        .max_steps = (uint32_t)a.steps, .window_first = a.window.given ? a.window.first : 0,
-        .window_last = a.window.given ? a.window.last : UINT32_MAX, .sketch_every = (uint32_t)a.sketch_every,
-        .lossless = a.lossless, .show_output = true, .fresh_dir = a.fresh_dir, .on_tick = count_tick, .user = &started,
+        .argv = job.items,
+        .home = a.home,
+        .label = a.label,
+        .level = a.level,
+        .agents = true,
+        .max_steps = (uint32_t)a.steps,
+        .window_first = a.window.given ? a.window.first : 0,
+        .window_last = a.window.given ? a.window.last : UINT32_MAX,
+        .sketch_every = (uint32_t)a.sketch_every,
+        .lossless = a.lossless,
+        .show_output = true,
+        .fresh_dir = a.fresh_dir,
+        .on_tick = count_tick,
+        .user = &started,
     };
     if (twin_launch(&o, &r, &err) != 0) {
         if (!started)
@@ -100,10 +113,19 @@ static int run(int argc, char **argv)
 }
 
 const struct tw_command tw_command_record = {
-    "record", "run a job once and record what it computed", synopsis,
+    "record",
+    "run a job once and record what it computed",
+    synopsis,
     "Runs COMMAND, unchanged, and records fingerprints of what it computed into a run folder below the home. The job's "
     "output passes through unchanged, its standard input is ours, and twinrun ends with the job's own exit code. "
-    "Trouble of twinrun's own never changes that code: a home that cannot be written makes the job run unwatched, and says so.\n\n"
+    "Trouble of twinrun's own never changes that code: a home that cannot be written makes the job run unwatched, and "
+    "says so.\n\n"
     "Run folders may be copied to another machine and compared there with twinrun diff.",
-    options, TW_OPERANDS_JOB, 0, 0, exits, examples, run,
+    options,
+    TW_OPERANDS_JOB,
+    0,
+    0,
+    exits,
+    examples,
+    run,
 };

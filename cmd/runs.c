@@ -11,7 +11,10 @@
 #include <twin/trace.h>
 
 /* Steps of one rank: its processes differ (loader workers end no steps), the largest is the trainer's. */
-struct rank_steps { int32_t rank; uint64_t steps; };
+struct rank_steps {
+    int32_t rank;
+    uint64_t steps;
+};
 
 static void count_rank(struct rank_steps *ranks, size_t *n, const struct twin_trace_info *info)
 {
@@ -55,9 +58,12 @@ void tw_run_totals(const struct twin_run *r, struct tw_run_totals *t)
 /* Not sigabbrev_np: it is newer than the oldest system a wheel must run on. */
 static const char *signal_name(int signal)
 {
-    static const struct { int number; const char *name; } names[] = {
-        {SIGHUP, "SIGHUP"}, {SIGINT, "SIGINT"}, {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"}, {SIGTRAP, "SIGTRAP"},
-        {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"}, {SIGFPE, "SIGFPE"}, {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},
+    static const struct {
+        int number;
+        const char *name;
+    } names[] = {
+        {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"},
+        {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},
         {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
         {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGSYS, "SIGSYS"},
     };

@@ -19,13 +19,14 @@
 static const struct tw_option options[] = {
     {"step", 's', TW_OPT_COUNT, "N", NULL, "Records", "list the records of step N", FIELD(step), 0, UINT32_MAX - 1},
     {"record", 'r', TW_OPT_STRING, "PATTERN", NULL, "Records",
-     "list the records whose phase/kind/name matches, such as 'backward/*/*embed*'", FIELD(record), 0, 0},
-    {"verify", 0, TW_OPT_FLAG, NULL, NULL, "Run", "check every checksum, the seal chain and every value hash", FIELD(verify), 0, 0},
-    {"processes", 'p', TW_OPT_FLAG, NULL, NULL, "Run", "list every process of the job", FIELD(processes), 0, 0},
-    {"files", 'f', TW_OPT_FLAG, NULL, NULL, "Run", "list every file the job wrote", FIELD(files), 0, 0},
-    {"notes", 'n', TW_OPT_FLAG, NULL, NULL, "Run", "list every note of the agents", FIELD(notes), 0, 0},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home), 0, 0},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json), 0, 0},
+     "list the records whose phase/kind/name matches, such as 'backward/*/*embed*'", FIELD(record)},
+    {"verify", 0, TW_OPT_FLAG, NULL, NULL, "Run", "check every checksum, the seal chain and every value hash",
+     FIELD(verify)},
+    {"processes", 'p', TW_OPT_FLAG, NULL, NULL, "Run", "list every process of the job", FIELD(processes)},
+    {"files", 'f', TW_OPT_FLAG, NULL, NULL, "Run", "list every file the job wrote", FIELD(files)},
+    {"notes", 'n', TW_OPT_FLAG, NULL, NULL, "Run", "list every note of the agents", FIELD(notes)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
@@ -44,7 +45,10 @@ static const struct tw_pair examples[] = {
 };
 
 /* One trace, opened or with the reason why not. */
-struct opened { struct twin_trace *trace; struct twin_error err, fault; };
+struct opened {
+    struct twin_trace *trace;
+    struct twin_error err, fault;
+};
 
 static void text_trace(const char *path, const struct opened *o, bool verify)
 {
@@ -55,8 +59,8 @@ static void text_trace(const char *path, const struct opened *o, bool verify)
     }
     const struct twin_trace_info *i = twin_trace_info(o->trace);
     char *role = tw_printable(i->role, strlen(i->role));
-    printf("  %-20s  rank %d of %d  pid %u  %s  %s steps  %s records  %s%s", tw_base_name(path), i->rank, i->world, i->pid,
-           role ? role : "", tw_human_count(i->steps, steps), tw_human_count(i->records, records),
+    printf("  %-20s  rank %d of %d  pid %u  %s  %s steps  %s records  %s%s", tw_base_name(path), i->rank, i->world,
+           i->pid, role ? role : "", tw_human_count(i->steps, steps), tw_human_count(i->records, records),
            tw_human_bytes(i->file_bytes, size), i->closed ? "" : "  not closed");
     if (i->dropped)
         printf("  %s dropped", tw_human_count(i->dropped, records));
@@ -73,11 +77,11 @@ static json_t *json_trace(const char *path, const struct opened *o, bool verify)
     if (!o->trace)
         return json_pack("{s:o, s:o}", "path", tw_json_text(path), "error", tw_json_text(o->err.message));
     const struct twin_trace_info *i = twin_trace_info(o->trace);
-    json_t *j = json_pack("{s:o, s:i, s:i, s:I, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "path", tw_json_text(path), "rank",
-                          (int)i->rank, "world", (int)i->world, "pid", (json_int_t)i->pid, "role", tw_json_text(i->role),
-                          "closed", i->closed, "steps", (json_int_t)i->steps, "records", (json_int_t)i->records, "dropped",
-                          (json_int_t)i->dropped, "bytes", (json_int_t)i->file_bytes, "tail_bytes",
-                          (json_int_t)i->tail_bytes, "observer_ns", (json_int_t)i->observer_ns);
+    json_t *j = json_pack("{s:o, s:i, s:i, s:I, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "path", tw_json_text(path),
+                          "rank", (int)i->rank, "world", (int)i->world, "pid", (json_int_t)i->pid, "role",
+                          tw_json_text(i->role), "closed", i->closed, "steps", (json_int_t)i->steps, "records",
+                          (json_int_t)i->records, "dropped", (json_int_t)i->dropped, "bytes", (json_int_t)i->file_bytes,
+                          "tail_bytes", (json_int_t)i->tail_bytes, "observer_ns", (json_int_t)i->observer_ns);
     if (verify)
         json_object_set_new(j, "fault", o->fault.code ? tw_json_text(o->fault.message) : json_null());
     json_t *notes = json_array();
@@ -99,8 +103,8 @@ static void text_processes(const struct twin_run *r, bool all)
         if (!all && p->armed && !p->outlived) /* the short form lists what a reader must know about */
             continue;
         char *argv = tw_printable(p->argv ? p->argv : "", p->argv ? strlen(p->argv) : 0);
-        printf("  %d  parent %d  %s%s%s%s  %.200s\n", p->pid, p->ppid, p->armed ? "armed" : "not armed", p->why ? ": " : "",
-               p->why ? p->why : "", p->outlived ? "  outlived the job" : "", argv ? argv : "");
+        printf("  %d  parent %d  %s%s%s%s  %.200s\n", p->pid, p->ppid, p->armed ? "armed" : "not armed",
+               p->why ? ": " : "", p->why ? p->why : "", p->outlived ? "  outlived the job" : "", argv ? argv : "");
         tw_free(argv);
     }
 }
@@ -112,8 +116,8 @@ static void text_files(const struct twin_run *r, bool all)
     for (size_t i = 0; i < r->file_count && (all || i < 5); i++) {
         const struct twin_run_file *f = &r->files[i];
         char *path = tw_printable(f->path, strlen(f->path));
-        printf("  %s  %s  %.16s%s%s\n", path ? path : "", tw_human_bytes(f->bytes, size), f->sha256, f->why ? f->why : "",
-               f->existed_before ? "  was there before" : "");
+        printf("  %s  %s  %.16s%s%s\n", path ? path : "", tw_human_bytes(f->bytes, size), f->sha256,
+               f->why ? f->why : "", f->existed_before ? "  was there before" : "");
         tw_free(path);
     }
     if (!all && r->file_count > 5)
@@ -141,12 +145,14 @@ static void text_run(const struct twin_run *r, struct opened *traces, const stru
     char state[32], seconds[24], stamp[32], out[16], errors[16];
     char *command = tw_shell_quote(r->argv, r->argc);
     tw_utc_stamp(r->start_realtime_ns, stamp);
-    printf("run       %s\nid        %s\ncommand   %s\nin        %s on %s\nstarted   %s, %s\nended     %s%s%s\nlevel     %s%s\n",
+    printf("run       %s\nid        %s\ncommand   %s\nin        %s on %s\nstarted   %s, %s\nended     %s%s%s\nlevel    "
+           " %s%s\n",
            r->dir, r->id, command ? command : "", r->cwd, r->host, stamp, tw_human_seconds(r->wall_s, seconds),
            tw_run_state(r, state), r->message && *r->message ? ": " : "", r->message ? r->message : "",
            twin_level_name(r->level), r->agents ? "" : ", unobserved (control run)");
     printf("printed   %s to stdout, %s to stderr%s\n", tw_human_bytes(r->stdout_bytes, out),
-           tw_human_bytes(r->stderr_bytes, errors), r->stdout_truncated || r->stderr_truncated ? " (stored in part)" : "");
+           tw_human_bytes(r->stderr_bytes, errors),
+           r->stdout_truncated || r->stderr_truncated ? " (stored in part)" : "");
     printf("traces    %zu\n", r->trace_count);
     for (size_t i = 0; i < r->trace_count; i++)
         text_trace(r->traces[i], &traces[i], a->verify);
@@ -164,9 +170,9 @@ static json_t *json_run(const struct twin_run *r, struct opened *traces, const s
         json_array_append_new(list, json_trace(r->traces[i], &traces[i], a->verify));
     for (size_t i = 0; i < r->process_count; i++) {
         const struct twin_run_process *p = &r->processes[i];
-        json_array_append_new(processes, json_pack("{s:i, s:i, s:o, s:b, s:o, s:b}", "pid", p->pid, "ppid", p->ppid, "argv",
-                                                   tw_json_text(p->argv), "armed", p->armed, "why", tw_json_text(p->why),
-                                                   "outlived", p->outlived));
+        json_array_append_new(processes, json_pack("{s:i, s:i, s:o, s:b, s:o, s:b}", "pid", p->pid, "ppid", p->ppid,
+                                                   "argv", tw_json_text(p->argv), "armed", p->armed, "why",
+                                                   tw_json_text(p->why), "outlived", p->outlived));
     }
     for (size_t i = 0; i < r->file_count; i++) {
         const struct twin_run_file *f = &r->files[i];
@@ -175,8 +181,8 @@ static json_t *json_run(const struct twin_run *r, struct opened *traces, const s
                                                f->sha256[0] ? json_string(f->sha256) : json_null(), "why",
                                                tw_json_text(f->why), "existed_before", f->existed_before));
     }
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:f}", "schema", "twinrun.show/1", "id", tw_json_text(r->id),
-                          "dir", tw_json_text(r->dir), "label", tw_json_text(r->label), "argv",
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:f}", "schema", "twinrun.show/1", "id",
+                          tw_json_text(r->id), "dir", tw_json_text(r->dir), "label", tw_json_text(r->label), "argv",
                           tw_json_texts(r->argv, r->argc), "cwd", tw_json_text(r->cwd), "host", tw_json_text(r->host),
                           "start_realtime_ns", (json_int_t)r->start_realtime_ns, "wall_s", r->wall_s);
     json_object_set_new(j, "state", json_string(tw_run_state(r, state)));
@@ -244,9 +250,18 @@ static int run(int argc, char **argv)
 }
 
 const struct tw_command tw_command_show = {
-    "show", "show one run and its records", synopsis,
-    "Prints what is known of a run: the command, how it ended, its traces, the processes that could not be watched, the "
+    "show",
+    "show one run and its records",
+    synopsis,
+    "Prints what is known of a run: the command, how it ended, its traces, the processes that could not be watched, "
+    "the "
     "files it wrote and the notes of the agents. With --step or --record it lists records instead: step, phase, kind, "
     "name, type and shape, digest and statistics.",
-    options, TW_OPERANDS_RUNS, 1, 1, exits, examples, run,
+    options,
+    TW_OPERANDS_RUNS,
+    1,
+    1,
+    exits,
+    examples,
+    run,
 };

@@ -24,7 +24,8 @@ static bool wanted(const struct listing *l, const struct twin_series *s)
 {
     if (!l->pattern)
         return true;
-    char *key = tw_printf("%s/%s/%s", twin_phase_name(s->phase), twin_kind_name(s->kind), twin_trace_string(l->trace, s->name));
+    char *key =
+        tw_printf("%s/%s/%s", twin_phase_name(s->phase), twin_kind_name(s->kind), twin_trace_string(l->trace, s->name));
     bool hit = key && tw_glob(l->pattern, key);
     tw_free(key);
     return hit;
@@ -59,13 +60,14 @@ static void text_row(const struct listing *l, const struct twin_trace_record *r,
     layout_text(y, layout);
     if (!(r->flags & TWIN_REC_UNOBSERVED))
         digest_text(r, y, hex);
-    printf("%6u %5u  %-10s  %-16s  %-40s %-18s %.16s", r->step, r->seq, twin_phase_name(s->phase), twin_kind_name(s->kind),
-           safe ? safe : "", layout, hex);
+    printf("%6u %5u  %-10s  %-16s  %-40s %-18s %.16s", r->step, r->seq, twin_phase_name(s->phase),
+           twin_kind_name(s->kind), safe ? safe : "", layout, hex);
     if (r->occurrence)
         printf("  #%u", r->occurrence);
     if ((r->flags & TWIN_REC_STATS) && r->stats.count) {
         uint64_t bad = r->stats.nan + r->stats.pos_inf + r->stats.neg_inf, finite = r->stats.count - bad;
-        printf("  mean %.6g  min %.6g  max %.6g", finite ? r->stats.sum / (double)finite : NAN, r->stats.min, r->stats.max);
+        printf("  mean %.6g  min %.6g  max %.6g", finite ? r->stats.sum / (double)finite : NAN, r->stats.min,
+               r->stats.max);
         if (bad)
             printf("  NaN %llu  Inf %llu", (unsigned long long)r->stats.nan,
                    (unsigned long long)(r->stats.pos_inf + r->stats.neg_inf));
@@ -83,19 +85,19 @@ static json_t *json_row(const struct listing *l, const struct twin_trace_record 
         json_array_append_new(shape, json_integer((json_int_t)y->shape[i]));
     digest_text(r, y, hex);
     if (r->flags & TWIN_REC_STATS)
-        stats = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "count", (json_int_t)r->stats.count, "nan",
-                          (json_int_t)r->stats.nan, "pos_inf", (json_int_t)r->stats.pos_inf, "neg_inf",
+        stats = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "count", (json_int_t)r->stats.count,
+                          "nan", (json_int_t)r->stats.nan, "pos_inf", (json_int_t)r->stats.pos_inf, "neg_inf",
                           (json_int_t)r->stats.neg_inf, "zeros", (json_int_t)r->stats.zeros, "min",
                           tw_json_number(r->stats.min), "max", tw_json_number(r->stats.max), "absmax",
                           tw_json_number(r->stats.absmax), "sum", tw_json_number(r->stats.sum), "sumsq",
                           tw_json_number(r->stats.sumsq));
-    json_t *j = json_pack("{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)r->step, "seq",
-                          (json_int_t)r->seq, "occurrence", (json_int_t)r->occurrence, "phase", twin_phase_name(s->phase),
-                          "kind", twin_kind_name(s->kind), "name", tw_json_text(twin_trace_string(l->trace, s->name)),
-                          "scope", tw_json_text(twin_trace_string(l->trace, s->scope)), "role",
-                          tw_json_text(twin_trace_string(l->trace, s->role)), "op",
-                          tw_json_text(twin_trace_string(l->trace, s->op)), "site",
-                          tw_json_text(twin_trace_string(l->trace, s->site)));
+    json_t *j = json_pack(
+        "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)r->step, "seq", (json_int_t)r->seq,
+        "occurrence", (json_int_t)r->occurrence, "phase", twin_phase_name(s->phase), "kind", twin_kind_name(s->kind),
+        "name", tw_json_text(twin_trace_string(l->trace, s->name)), "scope",
+        tw_json_text(twin_trace_string(l->trace, s->scope)), "role", tw_json_text(twin_trace_string(l->trace, s->role)),
+        "op", tw_json_text(twin_trace_string(l->trace, s->op)), "site",
+        tw_json_text(twin_trace_string(l->trace, s->site)));
     json_object_set_new(j, "dtype", json_string(twin_dtype_name(y->dtype)));
     json_object_set_new(j, "shape", shape);
     json_object_set_new(j, "digest", r->flags & TWIN_REC_UNOBSERVED ? json_null() : json_string(hex));
@@ -125,8 +127,8 @@ int tw_show_records(struct twin_trace *t, const char *path, const struct tw_show
     struct twin_error err = TWIN_ERROR_INIT;
     int rc;
     if (!rows)
-        printf("%s\n%6s %5s  %-10s  %-16s  %-40s %-18s %s\n", tw_base_name(path), "step", "seq", "phase", "kind", "name",
-               "layout", "digest");
+        printf("%s\n%6s %5s  %-10s  %-16s  %-40s %-18s %s\n", tw_base_name(path), "step", "seq", "phase", "kind",
+               "name", "layout", "digest");
     if (a->step != TW_NOT_GIVEN) {
         struct twin_trace_record *records = NULL;
         size_t count = 0;

@@ -84,11 +84,18 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
                      const struct tw_verdict_output *o)
 {
     struct twin_report r = {
-        .verdict = v, .runs = runs, .run_count = count, .verb = o->verb, .command = o->command,
-        .color = wants_color(), .width = columns(), .can_zoom = o->can_zoom,
+        .verdict = v,
+        .runs = runs,
+        .run_count = count,
+        .verb = o->verb,
+        .command = o->command,
+        .color = wants_color(),
+        .width = columns(),
+        .can_zoom = o->can_zoom,
     };
     int rc = print_form(o->json ? twin_report_json : twin_report_text, &r);
-    /* With --json the object stands alone on stdout; the runner of GitHub Actions reads annotations from stderr as well. */
+    /* With --json the object stands alone on stdout; the runner of GitHub Actions reads annotations from stderr as
+     * well. */
     if (o->github && rc == 0) {
         fflush(stdout);
         if (o->json)

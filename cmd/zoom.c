@@ -65,8 +65,8 @@ static int remember(struct tw_zoom *z, const char *dir)
     return 0;
 }
 
-static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step, const char *op, const char *title,
-                  struct twin_run **out, struct twin_error *err)
+static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step, const char *op,
+                  const char *title, struct twin_run **out, struct twin_error *err)
 {
     struct tw_watch watch = {.title = title, .deadline_ns = z->deadline_ns};
     struct twin_launch_options o = *base;
@@ -106,7 +106,9 @@ static bool parted(const struct twin_run *a, const struct twin_run *b, int64_t s
 }
 
 /* Two reruns that part, or NULLs. One reference, then as many counterparts as it takes. */
-struct pair { struct twin_run *a, *b; };
+struct pair {
+    struct twin_run *a, *b;
+};
 
 static void forget(struct pair *p)
 {
@@ -115,8 +117,8 @@ static void forget(struct pair *p)
     *p = (struct pair){NULL, NULL};
 }
 
-static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2], const char *what, struct pair *out,
-                     struct twin_error *err)
+static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2], const char *what,
+                     struct pair *out, struct twin_error *err)
 {
     uint32_t step[2] = {v->first->step_a, v->first->step_b};
     struct pair p = {NULL, NULL};
@@ -139,9 +141,9 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
 }
 
 /*
- * First every operation of the window is fingerprinted, which names the suspect. Then the pair is run once more with the
- * suspect's values kept and itself replayed on its inputs: counts, ulp, and whether it agrees with itself. When that second
- * pair does not part, the first one's answer stands.
+ * First every operation of the window is fingerprinted, which names the suspect. Then the pair is run once more with
+ * the suspect's values kept and itself replayed on its inputs: counts, ulp, and whether it agrees with itself. When
+ * that second pair does not part, the first one's answer stands.
  */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err)
 {
@@ -149,7 +151,9 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     char *op[2] = {NULL, NULL};
     int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
     if (rc == 0 && !first.a && !z->interrupted)
-        tw_verdict_note(v, "zoom: %d reruns of step %u at operation level did not part: it is rare, or watching every operation hides it",
+        tw_verdict_note(v,
+                        "zoom: %d reruns of step %u at operation level did not part: it is rare, or watching every "
+                        "operation hides it",
                         ATTEMPTS, v->first->step_a);
     if (rc == 0 && first.a)
         rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);

@@ -25,15 +25,18 @@ struct zoom_args {
 #define FIELD(f) offsetof(struct zoom_args, f)
 
 static const struct tw_option options[] = {
-    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Window", "with a command: the steps to watch at operation level", FIELD(window), 0, 0},
-    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name match", FIELD(ignore), 0, 0},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home), 0, 0},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json), 0, 0},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet), 0, 0},
+    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Window",
+     "with a command: the steps to watch at operation level", FIELD(window)},
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name match",
+     FIELD(ignore)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] RUN_A RUN_B", "[options] --window FIRST:LAST -- COMMAND [ARG...]", NULL};
+static const char *const synopsis[] = {"[options] RUN_A RUN_B", "[options] --window FIRST:LAST -- COMMAND [ARG...]",
+                                       NULL};
 static const struct tw_pair exits[] = {
     {"0", "same"},
     {"1", "the runs differ"},
@@ -48,7 +51,8 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-static int print(const struct zoom_args *a, const struct twin_verdict *v, const struct twin_run *const *runs, bool interrupted)
+static int print(const struct zoom_args *a, const struct twin_verdict *v, const struct twin_run *const *runs,
+                 bool interrupted)
 {
     char *command = tw_shell_quote(runs[0]->argv, runs[0]->argc);
     struct tw_verdict_output o = {.verb = "zoom", .command = command, .json = a->json};
@@ -67,7 +71,8 @@ static char **arguments(const struct twin_run *r)
     return argv;
 }
 
-static int rerun(const struct zoom_args *a, const char *home, struct twin_verdict *v, const struct twin_run *const *runs)
+static int rerun(const struct zoom_args *a, const char *home, struct twin_verdict *v,
+                 const struct twin_run *const *runs)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const char *why = NULL;
@@ -133,9 +138,16 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
         snprintf(title, sizeof title, "zoom %c", 'a' + i);
         struct tw_watch watch = {.title = title};
         struct twin_launch_options o = {
-            .argv = job, .home = home, .label = i ? "zoom-b" : "zoom-a", .level = TWIN_LEVEL_OPS, .agents = true,
-            .max_steps = a->window.last + 1, .window_first = a->window.first, .window_last = a->window.last,
-            .on_tick = tw_watch_tick, .user = &watch,
+            .argv = job,
+            .home = home,
+            .label = i ? "zoom-b" : "zoom-a",
+            .level = TWIN_LEVEL_OPS,
+            .agents = true,
+            .max_steps = a->window.last + 1,
+            .window_first = a->window.first,
+            .window_last = a->window.last,
+            .on_tick = tw_watch_tick,
+            .user = &watch,
         };
         if (twin_launch(&o, &runs[i], &err) != 0) {
             rc = tw_trouble(&err, "zoom: cannot run the job");
@@ -153,7 +165,8 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
     if (rc < 0) {
         const struct twin_run *const pair[2] = {runs[0], runs[1]};
         struct twin_compare_options o = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
-        rc = twin_compare(pair, 2, &o, &v, &err) != 0 ? tw_trouble(&err, "zoom: cannot compare the runs") : print(a, v, pair, false);
+        rc = twin_compare(pair, 2, &o, &v, &err) != 0 ? tw_trouble(&err, "zoom: cannot compare the runs")
+                                                      : print(a, v, pair, false);
     }
     twin_verdict_free(v);
     twin_run_free(runs[0]);
@@ -176,7 +189,8 @@ static int run(int argc, char **argv)
     if (!rest.is_job && a.window.given)
         return tw_bad_use("zoom", "--window belongs to a command; for two runs the window is where they part");
     tw_progress_setup(a.quiet);
-    char *named = tw_home(a.home), *home = named ? tw_path_absolute(named, &err) : NULL; /* the working folder may change */
+    char *named = tw_home(a.home),
+         *home = named ? tw_path_absolute(named, &err) : NULL; /* the working folder may change */
     tw_free(named);
     if (!home)
         rc = tw_trouble(&err, "zoom: cannot name the home");
@@ -188,10 +202,19 @@ static int run(int argc, char **argv)
 }
 
 const struct tw_command tw_command_zoom = {
-    "zoom", "rerun the suspect steps at operation level and name the operation", synopsis,
-    "For two recorded runs that part: runs their commands again, in the folder where they ran, up to the step where they "
+    "zoom",
+    "rerun the suspect steps at operation level and name the operation",
+    synopsis,
+    "For two recorded runs that part: runs their commands again, in the folder where they ran, up to the step where "
+    "they "
     "parted, records every operation of that step and the one before, and names the operation and the source line. "
     "twinrun check does this by itself.\n\n"
     "For a command: makes two runs that record every operation of the steps in --window, and compares them.",
-    options, TW_OPERANDS_RUNS_OR_JOB, 2, 2, exits, examples, run,
+    options,
+    TW_OPERANDS_RUNS_OR_JOB,
+    2,
+    2,
+    exits,
+    examples,
+    run,
 };

@@ -4,10 +4,12 @@ for options in '' '--show-output'; do
     twinrun check --json $options -- "$JOB" --runs-file runs --part-at 5 >verdict.json 2>said
     echo "exit $?"
     "$PYTHON" -c '
-import json
+import json, os, re
 v = json.load(open("verdict.json"))
 f = v["first"]
 print(v["schema"], v["outcome"], v["runs"], v["differing"], len(v["runs_dir"]))
+lines = open(os.environ["CASES"] + "/../job.c").read().splitlines()
+print("gradient:w" in lines[int(re.search(r"job\.c:(\d+)", f["source"][0]).group(1)) - 1])
 print(f["step"], f["rank"], f["phase"], f["kind"], f["name"], f["layer"], f["role"])'
     grep -c 'final loss' said
 done
