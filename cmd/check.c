@@ -151,6 +151,7 @@ static int print_verdict(struct tw_check *c)
         .github = c->args.github,
         .can_zoom = !c->zoomed && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
     };
+    c->printed = true;
     int rc = tw_verdict_print(c->v, (const struct twin_run *const *)c->runs, c->count, &o);
     if (c->v->outcome == TWIN_FAILED && !c->args.json)
         tw_check_show_tail(c->runs[0]);
@@ -214,6 +215,8 @@ static int run(int argc, char **argv)
         if (rc < 0)
             rc = check(&c);
         tw_stdout_restore();
+        if (c.args.json && !c.printed)
+            rc = tw_verdict_json_error(rc);
     }
     fini(&c);
     return tw_bisect_code(rc, bisect);

@@ -29,7 +29,7 @@ struct tw_check {
     struct twin_run **runs;     /* runs[0] is the reference */
     size_t count;
     struct twin_verdict *v;     /* over runs[0..count-1]; NULL before the first comparison */
-    bool interrupted, out_of_time, zoomed;
+    bool interrupted, out_of_time, zoomed, printed;
     int trouble;                /* exit code to leave with after the verdict on the runs that worked; 0 = none */
     struct tw_watch watch;      /* of the run that goes on, or went on last */
 };

@@ -65,7 +65,7 @@ static bool same_command(const struct twin_run *a, const struct twin_run *b)
     return true;
 }
 
-static int compare(const struct diff_args *a, const struct twin_run **runs, size_t count)
+static int compare(const struct diff_args *a, const struct twin_run **runs, size_t count, bool *printed)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_verdict *v = NULL;
@@ -95,6 +95,7 @@ static int compare(const struct diff_args *a, const struct twin_run **runs, size
         .github = a->github,
         .can_zoom = v->outcome == TWIN_DIFFER && tw_zoom_is_useful(v, runs[0], &why),
     };
+    *printed = true;
     int rc = tw_verdict_print(v, runs, count, &out);
     tw_free(command);
     twin_verdict_free(v);
@@ -122,8 +123,11 @@ static int run(int argc, char **argv)
     }
     if (!home || !runs)
         rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "diff: cannot open the runs");
+    bool printed = false;
     if (rc < 0)
-        rc = compare(&a, (const struct twin_run **)runs, count);
+        rc = compare(&a, (const struct twin_run **)runs, count, &printed);
+    if (a.json && !printed)
+        rc = tw_verdict_json_error(rc);
     for (size_t i = 0; i < count; i++)
         twin_run_free(runs[i]);
     tw_free(runs);

@@ -9,44 +9,56 @@
 #include <stdio.h>
 #include <string.h>
 
-static void say_begin(void)
+static char last[2048]; /* one thread says things, and a message that is longer is cut here only */
+
+const char *tw_said(void)
 {
+    return last;
+}
+
+/* Formats head, format and tail as one message, keeps it, and prints it. */
+static void say(const char *head, const char *format, va_list ap, const char *tail)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, head);
+    tw_buf_vprintf(&b, format, ap);
+    tw_buf_puts(&b, tail);
+    snprintf(last, sizeof last, "%s", b.failed ? "out of memory" : b.data);
+    tw_buf_free(&b);
     tw_progress_clear();
     fflush(stdout);
-    fputs("twinrun: ", stderr);
+    fprintf(stderr, "twinrun: %s\n", last);
 }
 
 void tw_say(const char *format, ...)
 {
     va_list ap;
-    say_begin();
     va_start(ap, format);
-    vfprintf(stderr, format, ap);
+    say("", format, ap, "");
     va_end(ap);
-    fputc('\n', stderr);
 }
 
 int tw_trouble(const struct twin_error *err, const char *format, ...)
 {
+    char tail[TWIN_ERROR_MESSAGE_BYTES + 2];
     va_list ap;
-    say_begin();
+    snprintf(tail, sizeof tail, ": %s", err->message[0] ? err->message : twin_error_name(err->code));
     va_start(ap, format);
-    vfprintf(stderr, format, ap);
+    say("", format, ap, tail);
     va_end(ap);
-    fprintf(stderr, ": %s\n", err->message[0] ? err->message : twin_error_name(err->code));
     return TW_EXIT_TROUBLE;
 }
 
 int tw_bad_use(const char *command, const char *format, ...)
 {
+    char head[64] = "", tail[64];
     va_list ap;
-    say_begin();
     if (command)
-        fprintf(stderr, "%s: ", command);
+        snprintf(head, sizeof head, "%s: ", command);
+    snprintf(tail, sizeof tail, "\n  try: twinrun help%s%s", command ? " " : "", command ? command : "");
     va_start(ap, format);
-    vfprintf(stderr, format, ap);
+    say(head, format, ap, tail);
     va_end(ap);
-    fprintf(stderr, "\n  try: twinrun help%s%s\n", command ? " " : "", command ? command : "");
     return TW_EXIT_TROUBLE;
 }
 

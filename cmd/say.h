@@ -12,6 +12,9 @@ int tw_trouble(const struct twin_error *err, const char *format, ...) __attribut
 /* Complaint about the command line, with the way to the help; returns TW_EXIT_TROUBLE. */
 int tw_bad_use(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What was said last: the JSON form of an error repeats it. "" at first. */
+const char *tw_said(void);
+
 /* A command as one could type it into a shell. malloc'ed (tw_free); NULL when out of memory. count 0: up to NULL. */
 char *tw_shell_quote(char *const *argv, size_t count);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verdict.h"
 
+#include "json.h"
 #include "options.h"
 #include "say.h"
 
@@ -105,6 +106,13 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
     }
     int junit = o->junit ? write_junit(o->junit, &r) : 0;
     return rc || junit ? TW_EXIT_TROUBLE : twin_report_exit_code(v->outcome);
+}
+
+int tw_verdict_json_error(int code)
+{
+    json_t *j = json_pack("{s:s, s:s, s:o, s:i, s:i, s:n, s:[]}", "schema", "twinrun.check/1", "outcome", "error", "message",
+                          tw_json_text(tw_said()), "runs", 0, "differing", 0, "first", "runs_dir");
+    return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
 }
 
 int tw_bisect_code(int code, bool bisect)

@@ -17,6 +17,8 @@ struct tw_verdict_output {
 /* Prints the verdict in every form that was asked for. Returns the exit code that belongs to it. */
 int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
                      const struct tw_verdict_output *o);
+/* The object that --json prints when no verdict was reached: outcome "error" and what was said. Returns code. */
+int tw_verdict_json_error(int code);
 /* With --bisect 2 and 3 become 125, so that `git bisect run` skips. */
 int tw_bisect_code(int code, bool bisect);
 /* Adds a note to the verdict. A note that cannot be stored is lost, the verdict is not. */
