@@ -88,6 +88,12 @@ static void stepping(struct tw_cmp *c, const struct tw_scan *s, const struct kin
         return;
     for (size_t i = skipped; i < skipped + n && i < t.n; i++)
         c->v->records_compared += t.step[i].records;
+    if (skipped + n == t.n && !c->o->steps_given) { /* and what came after the last step */
+        uint64_t all = 0, stored = s->pair->a->info->records + s->pair->a->info->dropped;
+        for (size_t i = 0; i < t.n; i++)
+            all += t.step[i].records;
+        c->v->records_compared += stored > all && !t.sampled ? stored - all : 0;
+    }
     struct holes h = find_holes(&t, skipped + n, k);
     say_holes(c, s->pair->a, &h, n);
     if (t.sampled)

@@ -144,6 +144,14 @@ void tw_stepdiff_drop(struct tw_stepdiff *d, bool (*drop)(const struct tw_diff *
 const struct tw_rec *tw_diff_rec(const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b, const struct tw_view **view);
 bool tw_diff_significant(const struct tw_diff *d); /* not order-only */
 
+/* ---- relevance.c: which differences count */
+/* Takes out states of generators that nobody draws from; *dropped says how many. torch_counts: those of torch stay. */
+int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_view *vb, bool torch_counts, struct tw_stepdiff *d,
+                 size_t *dropped, struct twin_error *err);
+/* Arms: is all that differs a stretch that one of them did in between (and the generators it drew from), with nothing
+ * changed that both computed? */
+bool tw_only_insertions(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, bool tail);
+
 /* ---- causes.c: origin or carrier */
 void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 /* The place of a record in the flow of a step: lower can cause higher. Orders findings of different ranks. */
@@ -177,6 +185,7 @@ struct tw_scan {
     struct tw_findings origins;   /* the frontier; [0] is named first */
     struct tw_findings benign;
     struct tw_findings order;     /* order-only differences seen before */
+    struct tw_findings inserted;  /* arms: what one of them did in between, by kind and name */
     char *equal_before;
     uint64_t equal_records;
     uint64_t steps_compared;

@@ -40,7 +40,11 @@ static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint
     int rc = tw_scan_step(c, &s, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
-    *parted = d.count > d.order || va.dropped + vb.dropped > 0;
+    /* What only one run has so far may be an evaluation between steps, which between arms is no difference, and so may be a
+     * generator that it drew from: the verdict decides. Stopping a run takes a value that both computed. */
+    *parted = va.dropped + vb.dropped > 0 && d.count == 0;
+    for (size_t i = 0; i < d.count; i++)
+        *parted |= (d.d[i].type == TWIN_FINDING_VALUE && va.rec[d.d[i].a].kind != TWIN_KIND_STATE) || d.d[i].type == TWIN_FINDING_LAYOUT;
     tw_stepdiff_free(&d);
     tw_view_free(&va);
     tw_view_free(&vb);

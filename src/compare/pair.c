@@ -32,8 +32,11 @@ static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a
             return 0;
         if (c->o->arms) {
             int rc = tw_shift_seam(c, p, from, s, err);
-            if (rc != 0 || s->found)
+            if (rc != 0 || s->found) {
+                uint64_t rest = p->a->info->steps - from;
+                s->steps_compared = rest < p->b->info->steps ? rest : p->b->info->steps;
                 return rc;
+            }
             from++;
         }
     }
@@ -183,6 +186,27 @@ static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct 
     tw_last_resort_free(&l);
 }
 
+/* What one arm did in between is benign when nothing both did differs; else it is a hint at most. */
+static void take_insertions(struct tw_cmp *c, const struct scans *scans, struct tw_pair_result *r)
+{
+    for (size_t i = 0; i < scans->n && !r->value; i++) {
+        const struct tw_findings *in = &scans->s[i].inserted;
+        if (in->n == 0)
+            continue;
+        const struct twin_finding *first = &in->f[0];
+        struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_OUTPUT, first->phase, first->kind);
+        if (!f)
+            return;
+        f->rank = first->rank;
+        f->step_a = first->step_a;
+        f->step_b = first->step_b;
+        tw_finding_set(c, &f->name, tw_cmp_copy(c, first->name));
+        tw_finding_set(c, &f->text, tw_cmp_text(c, "from step %u on one arm did more in between (%s/%s %s and %zu more): nothing that both did differs",
+                                                first->step_a, twin_phase_name(first->phase), twin_kind_name(first->kind), first->name, in->n - 1));
+        tw_findings_take(c, &r->benign, f);
+    }
+}
+
 /* Order-only: benign as long as no value differs; else a hint. */
 static void take_orders(struct tw_cmp *c, struct scans *scans, struct tw_pair_result *r)
 {
@@ -273,6 +297,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
         tw_coverage(c, a, scans.s, scans.n);
     last_resort(c, a, b, &scans, !r->differs, r);
     take_orders(c, &scans, r);
+    take_insertions(c, &scans, r);
 out:
     scans_free(&scans);
     tw_free(pairs);

@@ -4,77 +4,6 @@
 
 #include <string.h>
 
-/* ---- generators that differ but that nobody draws from */
-
-struct idle { struct tw_cmp *c; const struct tw_view *a, *b, *before_a, *before_b; bool torch_counts; size_t dropped; };
-
-/* Did this generator's state move in the step, or did somebody say that he drew from it? */
-static bool moved(const struct tw_view *before, const struct tw_view *now, const char *name)
-{
-    const struct tw_rec *last = NULL;
-    for (size_t i = 0; i < before->count; i++)
-        if (before->rec[i].kind == TWIN_KIND_STATE && strcmp(tw_rec_name(before, &before->rec[i]), name) == 0)
-            last = &before->rec[i];
-    for (size_t i = 0; i < now->count; i++) {
-        const struct tw_rec *r = &now->rec[i];
-        if (r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(now, r), name) != 0)
-            continue;
-        if (tw_rec_op(now, r)[0] || (last && (last->digest.a != r->digest.a || last->digest.b != r->digest.b)))
-            return true;
-        last = r;
-    }
-    return false;
-}
-
-/* Python seeds its generators from the system's entropy: their states differ in all runs, and mean nothing until drawn from. */
-static bool is_idle(const struct tw_diff *d, void *user)
-{
-    struct idle *idle = user;
-    if (d->a == TW_NONE || d->b == TW_NONE)
-        return false;
-    const struct tw_rec *r = &idle->a->rec[d->a];
-    const char *name = tw_rec_name(idle->a, r);
-    if (r->kind != TWIN_KIND_STATE || d->type != TWIN_FINDING_VALUE)
-        return false;
-    if (idle->torch_counts && tw_starts(name, "torch"))
-        return false;
-    if (moved(idle->before_a, idle->a, name) || moved(idle->before_b, idle->b, name))
-        return false;
-    tw_cmp_note(idle->c, "generator %s differs too, but nothing was seen to draw from it: not counted", name);
-    idle->dropped++;
-    return true;
-}
-
-static int drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_view *vb, bool torch_counts, struct tw_stepdiff *d,
-                     size_t *dropped, struct twin_error *err)
-{
-    struct tw_view before_a = {0}, before_b = {0};
-    struct idle idle = {.c = c, .a = va, .b = vb, .before_a = &before_a, .before_b = &before_b,
-                        .torch_counts = torch_counts};
-    bool states = false;
-    int rc = 0;
-    *dropped = 0;
-    for (size_t i = 0; i < d->count; i++) {
-        const struct tw_view *v;
-        const struct tw_rec *r = tw_diff_rec(&d->d[i], va, vb, &v);
-        states |= r->kind == TWIN_KIND_STATE && d->d[i].type == TWIN_FINDING_VALUE;
-        idle.torch_counts |= r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT;
-    }
-    if (!states)
-        return 0;
-    uint32_t step_a = va->count ? va->rec[0].step : 0, step_b = vb->count ? vb->rec[0].step : 0;
-    if (step_a > 0)
-        rc = tw_view_load(c, va->proc, step_a - 1, step_a - 1, &before_a, err);
-    if (rc == 0 && step_b > 0)
-        rc = tw_view_load(c, vb->proc, step_b - 1, step_b - 1, &before_b, err);
-    if (rc == 0)
-        tw_stepdiff_drop(d, is_idle, &idle);
-    *dropped = idle.dropped;
-    tw_view_free(&before_a);
-    tw_view_free(&before_b);
-    return rc;
-}
-
 /* ---- "equal until then" */
 
 struct label { uint8_t phase, kind; const char *text; }; /* phase 0 = any */
@@ -109,6 +38,12 @@ static const char *plural(uint8_t phase, uint8_t kind)
     case TWIN_KIND_MOMENT: return "moments";
     default: return NULL;
     }
+}
+
+/* What is known to be equal when nothing of the step itself is: everything before it. */
+static char *steps_before(struct tw_cmp *c, uint32_t step)
+{
+    return step == 0 ? tw_cmp_copy(c, "") : step == 1 ? tw_cmp_copy(c, "all of step 0") : tw_cmp_text(c, "all of steps 0 to %u", step - 1);
 }
 
 /* One sentence part that names what was equal in the step before its first difference, and how many records that were. */
@@ -154,18 +89,18 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             continue;
         tw_buf_puts(&text, done == 0 ? "" : done + 1 == count ? " and " : ", ");
         if (last)
-            tw_buf_printf(&text, "%zu other %s", siblings, plural(r->phase, r->kind));
+            tw_buf_printf(&text, "%zu other %.*s", siblings, (int)(strlen(plural(r->phase, r->kind)) - (siblings == 1)), plural(r->phase, r->kind));
         else
             tw_buf_puts(&text, labels[i].text);
         done++;
     }
-    if (done)
-        tw_buf_printf(&text, " of step %u (%llu records)", step, (unsigned long long)out->equal_records);
-    else if (step > 0)
-        tw_buf_printf(&text, step == 1 ? "all of step 0" : "all of steps 0 to %u", step - 1);
-    else
-        tw_buf_puts(&text, "");
-    tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
+    if (out->equal_records > 0 && done) {
+        tw_buf_printf(&text, " of step %u (%llu record%s)", step, (unsigned long long)out->equal_records, out->equal_records == 1 ? "" : "s");
+        tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
+    } else {
+        tw_finding_set(c, &out->equal_before, steps_before(c, step));
+    }
+    tw_buf_free(&text);
 }
 
 /* ---- from a diff to findings */
@@ -218,7 +153,7 @@ int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_vie
     size_t idle;
     int rc = tw_stepdiff_make(c, a, b, &d);
     if (rc == 0)
-        rc = drop_idle(c, a, b, true, &d, &idle, err);
+        rc = tw_drop_idle(c, a, b, true, &d, &idle, err);
     if (rc != 0)
         return twin_error_set(err, rc, "out of memory comparing two steps");
     if (drop)
@@ -244,7 +179,7 @@ int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struc
     if (rc == 0)
         rc = tw_stepdiff_make(c, va, vb, d);
     if (rc == 0)
-        rc = drop_idle(c, va, vb, false, d, &idle, err);
+        rc = tw_drop_idle(c, va, vb, false, d, &idle, err);
     if (rc == 0) {
         d->ignored += idle;
         tw_causes_mark(d, va, vb);
@@ -254,6 +189,52 @@ int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struc
         tw_stepdiff_free(d);
     }
     return rc;
+}
+
+/* Arms: what one of them did in between (an evaluation) and the other did not. Kept: it matters when it moved a generator
+ * that both draw from later. */
+static void take_insertions(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+{
+    for (size_t i = 0; i < d->count && out->inserted.n < 64; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+        bool known = !tw_diff_significant(&d->d[i]);
+        for (size_t k = 0; k < out->inserted.n && !known; k++)
+            known = out->inserted.f[k].kind == r->kind && strcmp(out->inserted.f[k].name, tw_rec_name(v, r)) == 0 &&
+                    strcmp(out->inserted.f[k].scope, tw_rec_scope(v, r)) == 0;
+        if (known)
+            continue;
+        struct twin_finding *f = tw_finding_from(c, &d->d[i], a, b);
+        if (f) {
+            f->role = TWIN_ORIGIN;
+            f->step_a = f->type == TWIN_FINDING_ONLY_B ? f->step_b - (uint32_t)out->shift : f->step_a;
+            f->step_b = f->step_a + (uint32_t)out->shift;
+        }
+        tw_findings_take(c, &out->inserted, f);
+    }
+}
+
+/* When a generator differs that an earlier insertion drew from, that insertion is the origin. */
+static bool blame_insertion(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+{
+    for (size_t k = 0; k < out->inserted.n; k++) {
+        const struct twin_finding *f = &out->inserted.f[k];
+        bool blamed = false;
+        for (size_t i = 0; i < d->count && !blamed && f->kind == TWIN_KIND_STATE; i++) {
+            const struct tw_view *v;
+            const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+            blamed = d->d[i].type == TWIN_FINDING_VALUE && r->kind == TWIN_KIND_STATE && strcmp(tw_rec_name(v, r), f->name) == 0;
+        }
+        if (!blamed)
+            continue;
+        out->found = true;
+        out->step = f->step_a;
+        out->cls = tw_cause_class((uint8_t)f->phase, (uint8_t)f->kind);
+        tw_findings_take(c, &out->origins, tw_finding_copy(c, f));
+        tw_finding_set(c, &out->equal_before, steps_before(c, f->step_a));
+        return true;
+    }
+    return false;
 }
 
 static int earliest_phase(const struct twin_step_hash *x, const struct twin_step_hash *y)
@@ -292,9 +273,7 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
     out->found = true;
     out->step = step;
     out->cls = tw_cause_class((uint8_t)phase, 0);
-    tw_finding_set(c, &out->equal_before, step == 0 ? tw_cmp_copy(c, "")
-                                          : step == 1 ? tw_cmp_copy(c, "all of step 0")
-                                                      : tw_cmp_text(c, "all of steps 0 to %u", step - 1));
+    tw_finding_set(c, &out->equal_before, steps_before(c, step));
 }
 
 /* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something significant differs. */
@@ -314,13 +293,16 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     vb.partial |= partial_b;
     rc = tw_stepdiff_make(c, &va, &vb, &d);
     if (rc == 0)
-        rc = drop_idle(c, &va, &vb, false, &d, &idle, err);
+        rc = tw_drop_idle(c, &va, &vb, false, &d, &idle, err);
     if (rc != 0)
         goto out;
     uint64_t dropped = va.dropped + vb.dropped;
-    if (d.count > d.order) {
+    if (d.count > d.order && c->o->arms && tw_only_insertions(&va, &vb, &d, !hashes_differ)) {
+        take_insertions(c, &va, &vb, &d, out);
+    } else if (d.count > d.order) {
         tw_causes_mark(&d, &va, &vb);
-        take_frontier(c, &va, &vb, &d, out);
+        if (!blame_insertion(c, &va, &vb, &d, out))
+            take_frontier(c, &va, &vb, &d, out);
     } else if (hashes_differ && d.order == 0 && d.ignored == 0 && idle == 0) {
         take_hash_only(c, step, dropped, out);
     } else if (hashes_differ && dropped) {
@@ -414,6 +396,7 @@ void tw_scan_free(struct tw_scan *s)
     tw_findings_free(&s->origins);
     tw_findings_free(&s->benign);
     tw_findings_free(&s->order);
+    tw_findings_free(&s->inserted);
     tw_free(s->equal_before);
     *s = (struct tw_scan){0};
 }

@@ -91,7 +91,8 @@ static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, stru
     for (size_t i = 0; i < d.count; i++) {
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d.d[i], &va, &vb, &v);
-        if (tw_diff_significant(&d.d[i]))
+        bool alone = d.d[i].type == TWIN_FINDING_ONLY_A || d.d[i].type == TWIN_FINDING_ONLY_B;
+        if (tw_diff_significant(&d.d[i]) && !(alone && c->o->arms))
             onset(c, t, step, r);
     }
     add_points(t, step, &va, &vb, &d);

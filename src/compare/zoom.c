@@ -37,7 +37,7 @@ static bool is_kernel(const struct tw_rec *r)
 
 struct found {
     const struct tw_rec *a, *b;  /* the output (or input) that differs; one may be NULL */
-    bool origin, drew;           /* drew: a generator's state differed before */
+    bool origin, drew;           /* drew: it draws, and a generator's state differed before */
     char *op, *before, *site;    /* the operation; the one before it when something between is invisible */
     unsigned number;             /* of the output */
 };
@@ -53,38 +53,143 @@ static char *op_of(struct tw_cmp *c, const struct tw_view *v, const struct tw_re
     return tw_cmp_text(c, "%.*s", (int)(n < 500 ? n : 500), name);
 }
 
-/* The first kernel difference in execution order, and what kind of place that is. */
-static bool find_operation(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct found *out)
+static bool name_has(const char *name, const char *const *parts)
 {
-    for (size_t i = 0; i < d->count; i++) {
-        const struct tw_view *v;
-        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+    for (; *parts; parts++)
+        if (strstr(name, *parts))
+            return true;
+    return false;
+}
+
+static const char *const drawing[] = {"rand", "dropout", "bernoulli", "normal_", "uniform_", "multinomial", "exponential_", "poisson", "geometric_", "cauchy_", "rrelu", NULL};
+static const char *const unwritten[] = {"::empty", "::new_empty", "resize_", NULL}; /* memory with whatever was in it */
+
+/* One call of an operation: neighbouring records of its inputs and outputs, and the differences among them. */
+struct call { size_t first, last; const struct tw_diff *in, *out; };
+
+static bool same_call(const struct tw_view *v, size_t previous, size_t i)
+{
+    bool was_input, is_input;
+    unsigned number;
+    const struct tw_rec *p = &v->rec[previous], *r = &v->rec[i];
+    size_t n = op_length(tw_rec_name(v, p), &was_input, &number), m = op_length(tw_rec_name(v, r), &is_input, &number);
+    return n == m && strncmp(tw_rec_name(v, p), tw_rec_name(v, r), n) == 0 && strcmp(tw_rec_scope(v, p), tw_rec_scope(v, r)) == 0 &&
+           (was_input || !is_input);
+}
+
+/* The next call at or after *at; false at the end. by_index: the difference of each record of a, or NULL. */
+static bool next_call(const struct tw_view *v, const struct tw_diff *const *by_index, size_t *at, struct call *out)
+{
+    while (*at < v->count && !is_kernel(&v->rec[*at]))
+        ++*at;
+    if (*at >= v->count)
+        return false;
+    *out = (struct call){.first = *at, .last = *at};
+    for (size_t i = *at; i < v->count; i++) {
         bool input;
-        if (!tw_diff_significant(&d->d[i]))
+        unsigned number;
+        if (!is_kernel(&v->rec[i]))
             continue;
-        if (!is_kernel(r)) {
-            out->drew |= r->kind == TWIN_KIND_STATE;
+        if (i > *at && !same_call(v, out->last, i))
+            break;
+        out->last = i;
+        op_length(tw_rec_name(v, &v->rec[i]), &input, &number);
+        input |= v->rec[i].kind == TWIN_KIND_IN;
+        if (by_index[i] && input && !out->in)
+            out->in = by_index[i];
+        if (by_index[i] && !input && !out->out)
+            out->out = by_index[i];
+    }
+    *at = out->last + 1;
+    return true;
+}
+
+static void take_call(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b, struct found *out)
+{
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
+    bool input;
+    op_length(tw_rec_name(v, r), &input, &out->number);
+    out->a = d->a == TW_NONE ? NULL : &a->rec[d->a];
+    out->b = d->b == TW_NONE ? NULL : &b->rec[d->b];
+    out->op = op_of(c, v, r);
+    out->site = tw_cmp_copy(c, tw_rec_site(v, r));
+}
+
+static void take_call_before(struct tw_cmp *c, const struct tw_view *v, size_t first, struct found *out)
+{
+    while (first-- > 0)
+        if (is_kernel(&v->rec[first])) {
+            out->before = op_of(c, v, &v->rec[first]);
+            return;
+        }
+}
+
+/*
+ * In execution order: a call whose inputs agree and whose output does not is the origin. A call that passes a difference on
+ * although nothing before it made one got it from somewhere invisible, or from memory that was allocated and never written.
+ * A call whose input differs and whose output does not has healed it (its input was a buffer to write to) and means nothing.
+ */
+static bool find_call(struct tw_cmp *c, const struct tw_diff *const *by_index, const struct tw_view *a, const struct tw_view *b, struct found *out)
+{
+    struct call call;
+    const struct tw_diff *unwritten_out = NULL, *only_input = NULL;
+    size_t at = 0, only_input_first = 0;
+    while (next_call(a, by_index, &at, &call)) {
+        if (!call.out && call.in && !only_input) {
+            only_input = call.in;
+            only_input_first = call.first;
+        }
+        if (!call.out)
+            continue;
+        const char *name = tw_rec_name(a, &a->rec[call.first]);
+        if (!call.in && name_has(name, unwritten)) {
+            unwritten_out = call.out;
             continue;
         }
-        op_length(tw_rec_name(v, r), &input, &out->number);
-        out->a = d->d[i].a == TW_NONE ? NULL : &a->rec[d->d[i].a];
-        out->b = d->d[i].b == TW_NONE ? NULL : &b->rec[d->d[i].b];
-        out->origin = !input && r->kind != TWIN_KIND_IN && r->kind != TWIN_KIND_STATE && !out->drew;
-        out->op = op_of(c, v, r);
-        out->site = tw_cmp_copy(c, tw_rec_site(v, r));
-        for (const struct tw_rec *p = r; (input || r->kind == TWIN_KIND_IN) && p-- > v->rec;) {
-            if (!is_kernel(p))
-                continue;
-            char *name = op_of(c, v, p);
-            if (name && out->op && strcmp(name, out->op) != 0) {
-                out->before = name;
-                break;
-            }
-            tw_free(name);
-        }
+        const struct tw_diff *shown = call.in && unwritten_out ? unwritten_out : call.in ? call.in : call.out;
+        take_call(c, shown, a, b, out);
+        out->drew &= !call.in && name_has(name, drawing);
+        out->origin = (!call.in && !out->drew) || shown == unwritten_out;
+        if (shown == call.in)
+            take_call_before(c, a, call.first, out);
         return true;
     }
-    return false;
+    if (!only_input)
+        return false;
+    take_call(c, only_input, a, b, out); /* the last that was seen, for example when the output was not recorded */
+    out->drew = false;
+    take_call_before(c, a, only_input_first, out);
+    return true;
+}
+
+/* The operation to name in this step. What only one run called comes last: mostly it follows from something else. */
+static bool find_operation(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct found *out)
+{
+    const struct tw_diff **by_index = tw_calloc(a->count, sizeof *by_index);
+    const struct tw_diff *alone = NULL;
+    bool found = false;
+    c->oom |= !by_index;
+    for (size_t i = 0; by_index && i < d->count; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+        if (!tw_diff_significant(&d->d[i]))
+            continue;
+        out->drew |= r->kind == TWIN_KIND_STATE;
+        if (is_kernel(r) && (d->d[i].type == TWIN_FINDING_VALUE || d->d[i].type == TWIN_FINDING_LAYOUT))
+            by_index[d->d[i].a] = &d->d[i];
+        else if (is_kernel(r) && !alone)
+            alone = &d->d[i];
+    }
+    if (by_index)
+        found = find_call(c, by_index, a, b, out);
+    if (by_index && !found && alone) {
+        take_call(c, alone, a, b, out);
+        out->drew = false;
+        found = true;
+    }
+    tw_free(by_index);
+    return found;
 }
 
 /* ---- exact numbers, when the values of both were kept */
@@ -162,11 +267,20 @@ static void show(struct tw_cmp *c, const struct found *op, uint32_t step, const 
 {
     struct twin_finding *f = c->v->first;
     const char *name = op->op ? op->op : "?";
+    if (f->phase == TWIN_PHASE_INIT || f->phase == TWIN_PHASE_DATA || f->kind == TWIN_KIND_STATE) {
+        /* it differed before any operation ran: who meets it first is worth knowing, but did not make it */
+        size_t line = op->site ? strcspn(op->site, "\n") : 0;
+        tw_cmp_note(c, "zoom: the first operation that meets the difference is %s%s%.*s", name, line ? " at " : "", (int)line, op->site ? op->site : "");
+        return;
+    }
     merge(c, f, op);
-    exact_numbers(f, op, va, za, zb);
+    if (op->origin)
+        exact_numbers(f, op, va, za, zb);
     if (step != f->step_a)
         tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", step, f->step_a);
-    if (op->before)
+    if (op->origin && name_has(name, unwritten))
+        tw_cmp_note(c, "zoom: %s gave memory that was used before anything was written to it", name);
+    else if (op->before)
         tw_cmp_note(c, "zoom: an input of %s differs, although every operation before it agreed: what made it lies between %s and %s",
                     name, op->before, name);
     else if (op->drew)

@@ -276,30 +276,51 @@ static size_t other_run(const struct twin_verdict *v)
     return 1;
 }
 
+/* A command is not wrapped, so that it can be copied; what it is good for stands behind it where there is room. */
+static void suggest(struct page *p, bool *said, struct tw_buf *command, const char *why)
+{
+    if (command->failed)
+        p->out.failed = command->failed;
+    if (command->len > 0) {
+        label(p, *said ? "" : "next");
+        tw_buf_append(&p->out, command->data, command->len);
+        if (LABEL + columns(command->data, command->len) + 3 + columns(why, strlen(why)) <= p->width)
+            tw_buf_printf(&p->out, "   %s", why);
+        tw_buf_puts(&p->out, "\n");
+        *said = true;
+    }
+    tw_buf_free(command);
+}
+
+static bool computed(const struct twin_finding *f)
+{
+    return f->phase == TWIN_PHASE_FORWARD || f->phase == TWIN_PHASE_BACKWARD || f->phase == TWIN_PHASE_COLLECTIVE ||
+           f->phase == TWIN_PHASE_OPTIMIZER;
+}
+
 static void next(struct page *p, const struct twin_report *r)
 {
     const struct twin_verdict *v = r->verdict;
     struct tw_buf b = {0};
     char x[16], y[16];
+    bool said = false, again = r->verb && strcmp(r->verb, "zoom") == 0;
     if (v->outcome == TWIN_DIFFER && v->first && tw_is_record(v->first)) {
         tw_buf_printf(&b, "twinrun show %s --step %u", run_name(r, other_run(v), y), v->first->step_b);
-        tw_buf_puts(&b, "   every record of that step");
-        paragraph(p, "next", &b);
-        if (r->can_zoom && r->run_count > 1) {
-            tw_buf_printf(&b, "twinrun zoom %s %s   name the operation", run_name(r, 0, x), run_name(r, other_run(v), y));
-            paragraph(p, "", &b);
+        suggest(p, &said, &b, "every record of that step");
+        if (computed(v->first) && !v->first->op[0] && r->run_count > 1 && !again) {
+            tw_buf_printf(&b, "twinrun zoom %s %s", run_name(r, 0, x), run_name(r, other_run(v), y));
+            suggest(p, &said, &b, "name the operation");
         } else if (r->command && v->runs < 10) {
             tw_buf_puts(&b, "twinrun check --all --runs 10 -- ");
             tw_say_safe(&b, r->command, 400);
-            tw_buf_puts(&b, "   how often?");
-            paragraph(p, "", &b);
+            suggest(p, &said, &b, "how often?");
         }
     } else if (v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED) {
-        tw_buf_printf(&b, "twinrun show %s   how it ended, what it printed, its processes", run_name(r, v->outcome == TWIN_FAILED ? 0 : other_run(v), y));
-        paragraph(p, "next", &b);
+        tw_buf_printf(&b, "twinrun show %s", run_name(r, v->outcome == TWIN_FAILED ? 0 : other_run(v), y));
+        suggest(p, &said, &b, "how it ended, what it printed, its processes");
     } else if (v->outcome == TWIN_INCONCLUSIVE && v->runs > 1) {
-        tw_buf_puts(&b, "twinrun doctor   what can be seen here, and why not more");
-        paragraph(p, "next", &b);
+        tw_buf_puts(&b, "twinrun doctor");
+        suggest(p, &said, &b, "what can be seen here, and why not more");
     }
 }
 

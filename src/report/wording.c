@@ -62,7 +62,7 @@ void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_puts(b, " of ");
         tw_say_safe(b, f->scope, 60);
     }
-    if (f->occurrence > 0)
+    if (f->occurrence > 0 && f->kind != TWIN_KIND_STATE)
         tw_buf_printf(b, " (number %u of the step)", f->occurrence + 1);
 }
 
@@ -98,10 +98,14 @@ static void comma(struct tw_buf *b, size_t start)
         tw_buf_puts(b, ", ");
 }
 
-/* 3.1e-8, where printf would say 3.1e-08 */
+/* 0.8, 3.1e-8 (where printf would say 3.1e-08) */
 static void scientific(struct tw_buf *b, double x)
 {
     char text[32];
+    if (x == 0 || (x >= 1e-3 && x < 1e4)) {
+        tw_buf_printf(b, "%.2g", x);
+        return;
+    }
     snprintf(text, sizeof text, "%.1e", x);
     char *e = strchr(text, 'e');
     if (e)
@@ -112,7 +116,7 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
 {
     char x[32], y[32];
     size_t start = b->len;
-    if (f->type != TWIN_FINDING_VALUE)
+    if (f->type != TWIN_FINDING_VALUE || f->kind == TWIN_KIND_STATE)
         return;
     if (f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan && !f->stats_b.nan)
         tw_buf_printf(b, "%.9g against %.9g", f->stats_a.sum, f->stats_b.sum);
@@ -135,6 +139,8 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_puts(b, f->rel_l2_exact ? "relative L2 " : "relative L2 about ");
         scientific(b, f->rel_l2);
     }
+    if (f->changed_known && f->elements > 1)
+        tw_buf_puts(b, " (in the reruns of the zoom)");
 }
 
 void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)

@@ -172,12 +172,20 @@ static void put(const struct synth_model *m, struct twin_writer *w, struct synth
         synth_put(w, r, x, n);
 }
 
-static void put_state(const struct synth_model *m, struct twin_writer *w, enum twin_phase phase, const char *consumer)
+static void put_generator(const struct synth_model *m, struct twin_writer *w, enum twin_phase phase, const char *name, uint64_t generator,
+                          const char *consumer)
 {
     float state[2];
-    memcpy(state, &m->generator, sizeof state);
-    put(m, w, (struct synth_record){.phase = phase, .kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = consumer,
+    memcpy(state, &generator, sizeof state);
+    put(m, w, (struct synth_record){.phase = phase, .kind = TWIN_KIND_STATE, .name = name, .op = consumer,
                                     .site = consumer ? "train.py:30 in main" : NULL}, state, 2);
+}
+
+static void put_state(const struct synth_model *m, struct twin_writer *w, enum twin_phase phase, const char *consumer)
+{
+    put_generator(m, w, phase, "torch.cpu", m->generator, consumer);
+    if (m->eval_generator && !consumer)
+        put_generator(m, w, TWIN_PHASE_RNG, "generator#1", m->eval_generator, NULL);
 }
 
 static const char *parameter(int p)
@@ -205,7 +213,7 @@ static void make_batch(struct synth_model *m, struct twin_writer *w, uint32_t st
 {
     float indices[SYNTH_SIZE];
     for (uint32_t i = 0; i < SYNTH_SIZE; i++) {
-        uint32_t index = m->shuffle ? draw(m) % 1000 : (step * SYNTH_SIZE + i + offset) % 1000;
+        uint32_t index = m->shuffle && offset == 0 ? (uint32_t)((m->shuffled + step * 31 + i * 7) % 1000) : (step * SYNTH_SIZE + i + offset) % 1000;
         index = (uint32_t)disturbed(m, AT_INDICES, step, -1, (float)index);
         memcpy(&indices[i], &index, 4);
         batch[i] = (float)cos(0.01 * index + 0.5 * m->rank);
@@ -218,8 +226,13 @@ static void make_batch(struct synth_model *m, struct twin_writer *w, uint32_t st
 static void evaluate(struct synth_model *m, struct twin_writer *w, uint32_t step)
 {
     float batch[SYNTH_SIZE], h[2][SYNTH_SIZE];
-    draw(m);
-    put_state(m, w, TWIN_PHASE_RNG, "DataLoader.__iter__");
+    if (m->eval_apart) {
+        m->eval_generator = tw_mix64(m->eval_generator + 1);
+        put_generator(m, w, TWIN_PHASE_RNG, "generator#1", m->eval_generator, "DataLoader.__iter__");
+    } else {
+        draw(m);
+        put_state(m, w, TWIN_PHASE_RNG, "DataLoader.__iter__");
+    }
     make_batch(m, w, step, 500, "DataLoader#2", batch);
     forward(m, w, step, batch, h, true);
 }
@@ -284,8 +297,8 @@ void synth_train(struct synth_model *m, struct twin_writer *w)
 {
     put_state(m, w, TWIN_PHASE_INIT, NULL);
     for (uint32_t step = m->start; step < m->steps; step++) {
-        if (m->shuffle) {
-            draw(m);
+        if (m->shuffle && (m->shuffle_every == 0 || step % m->shuffle_every == 0)) {
+            m->shuffled = draw(m);
             put_state(m, w, TWIN_PHASE_RNG, "RandomSampler.__iter__");
         }
         one_step(m, w, step);

@@ -41,6 +41,9 @@ struct synth_model {
     float lr;
     uint64_t generator;          /* its state at the start */
     bool shuffle;                /* batches depend on the generator */
+    uint32_t shuffle_every;      /* the sampler draws anew every so many steps; 0 = every step */
+    bool eval_apart;             /* evaluation draws from a generator of its own */
+    uint64_t eval_generator, shuffled;
     uint32_t eval_every;         /* an evaluation with a loader of its own every so many steps; 0 = never */
     float weight[SYNTH_PARAMS][SYNTH_SIZE], moment[SYNTH_PARAMS][SYNTH_SIZE];
     struct { enum synth_place place; uint32_t step; int param; float by; } disturb[4];

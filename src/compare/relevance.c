@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which differences count. A generator's state means nothing until somebody draws from it; and of two arms that ought to
+ * compute the same, one may look in between (evaluate, save) where the other does not, as long as nothing both computed
+ * is touched by it.
+ */
+#include "internal.h"
+
+#include <string.h>
+
+struct idle {
+    struct tw_cmp *c;
+    const struct tw_view *a, *b, *before_a, *before_b;
+    const struct tw_stepdiff *d;
+    bool torch_counts;
+    size_t dropped;
+};
+
+/* Did this generator's state move in the step, or did somebody say that he drew from it? */
+static bool moved(const struct tw_view *before, const struct tw_view *now, const char *name)
+{
+    const struct tw_rec *last = NULL;
+    for (size_t i = 0; i < before->count; i++)
+        if (before->rec[i].kind == TWIN_KIND_STATE && strcmp(tw_rec_name(before, &before->rec[i]), name) == 0)
+            last = &before->rec[i];
+    for (size_t i = 0; i < now->count; i++) {
+        const struct tw_rec *r = &now->rec[i];
+        if (r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(now, r), name) != 0)
+            continue;
+        if (tw_rec_op(now, r)[0] || (last && (last->digest.a != r->digest.a || last->digest.b != r->digest.b)))
+            return true;
+        last = r;
+    }
+    return false;
+}
+
+/* Did anything that both arms did draw from it? Draws of one arm alone are insertions. */
+static bool drawn_by_both(const struct idle *idle, const char *name)
+{
+    for (size_t i = 0; i < idle->a->count; i++) {
+        const struct tw_rec *r = &idle->a->rec[i];
+        if (r->kind == TWIN_KIND_STATE && idle->d->to_b[i] != TW_NONE && tw_rec_op(idle->a, r)[0] && strcmp(tw_rec_name(idle->a, r), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Python seeds its generators from the system's entropy: their states differ in all runs, and mean nothing until drawn from. */
+static bool is_idle(const struct tw_diff *d, void *user)
+{
+    struct idle *idle = user;
+    if (d->a == TW_NONE || d->b == TW_NONE)
+        return false;
+    const struct tw_rec *r = &idle->a->rec[d->a];
+    const char *name = tw_rec_name(idle->a, r);
+    if (r->kind != TWIN_KIND_STATE || d->type != TWIN_FINDING_VALUE)
+        return false;
+    if (idle->torch_counts && tw_starts(name, "torch"))
+        return false;
+    if (idle->c->o->arms ? drawn_by_both(idle, name) : moved(idle->before_a, idle->a, name) || moved(idle->before_b, idle->b, name))
+        return false;
+    if (!idle->c->o->arms)
+        tw_cmp_note(idle->c, "generator %s differs too, but nothing was seen to draw from it: not counted", name);
+    idle->dropped++;
+    return true;
+}
+
+int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_view *vb, bool torch_counts, struct tw_stepdiff *d,
+                     size_t *dropped, struct twin_error *err)
+{
+    struct tw_view before_a = {0}, before_b = {0};
+    struct idle idle = {.c = c, .a = va, .b = vb, .before_a = &before_a, .before_b = &before_b, .d = d,
+                        .torch_counts = torch_counts};
+    bool states = false;
+    int rc = 0;
+    *dropped = 0;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], va, vb, &v);
+        states |= r->kind == TWIN_KIND_STATE && d->d[i].type == TWIN_FINDING_VALUE;
+        idle.torch_counts |= r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT;
+    }
+    if (!states)
+        return 0;
+    uint32_t step_a = va->count ? va->rec[0].step : 0, step_b = vb->count ? vb->rec[0].step : 0;
+    if (step_a > 0)
+        rc = tw_view_load(c, va->proc, step_a - 1, step_a - 1, &before_a, err);
+    if (rc == 0 && step_b > 0)
+        rc = tw_view_load(c, vb->proc, step_b - 1, step_b - 1, &before_b, err);
+    if (rc == 0)
+        tw_stepdiff_drop(d, is_idle, &idle);
+    *dropped = idle.dropped;
+    tw_view_free(&before_a);
+    tw_view_free(&before_b);
+    return rc;
+}
+
+/* ---- arms: what only one of them recorded */
+
+/* Kinds that an evaluation, a checkpoint or a look at a value may add; a gradient or a weight more is another training. */
+static bool may_be_inserted(const struct tw_rec *r)
+{
+    switch (r->kind) {
+    case TWIN_KIND_STATE:
+    case TWIN_KIND_BATCH:
+    case TWIN_KIND_INDICES:
+    case TWIN_KIND_ACTIVATION:
+    case TWIN_KIND_LOSS:
+    case TWIN_KIND_FILE:
+    case TWIN_KIND_VALUE:
+    case TWIN_KIND_IN:
+    case TWIN_KIND_OUT: return r->phase != TWIN_PHASE_INIT && r->phase != TWIN_PHASE_COLLECTIVE;
+    default: return false;
+    }
+}
+
+bool tw_only_insertions(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, bool tail)
+{
+    bool trained = false;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+        bool both = d->d[i].a != TW_NONE && d->d[i].b != TW_NONE;
+        if (!tw_diff_significant(&d->d[i]) || (both && r->kind == TWIN_KIND_STATE)) /* a generator shows in what is made with it */
+            continue;
+        if (both || !may_be_inserted(r))
+            return false;
+    }
+    for (size_t i = 0; i < a->count && !trained; i++) /* something that both computed must be left to agree on */
+        trained = d->to_b[i] != TW_NONE && a->rec[i].kind != TWIN_KIND_STATE && a->rec[i].kind != TWIN_KIND_BATCH &&
+                  a->rec[i].kind != TWIN_KIND_INDICES && a->rec[i].kind != TWIN_KIND_HYPER;
+    return trained || tail;
+}
