@@ -224,23 +224,33 @@ static void exact_numbers(struct twin_finding *f, const struct found *op, const 
     tw_free(y);
 }
 
-static void replay_notes(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *side)
+/* Replays of the suspect, over both reruns: a rank whose inputs are small may agree with itself where the suspect one does not. */
+static void count_replays(const struct twin_finding *f, const struct tw_side *side, unsigned *replays, unsigned *disagree)
 {
     const char *key, *value;
     for (size_t i = 0; i < side->count; i++)
-        for (size_t k = 0; twin_trace_note(side->proc[i].trace, k, &key, &value); k++) {
+        for (size_t k = 0; side->proc[i].rank == f->rank && twin_trace_note(side->proc[i].trace, k, &key, &value); k++) {
             char op[256];
-            unsigned replays, disagree;
-            if (strcmp(key, "zoom.replay") != 0 || sscanf(value, "%255s %u %u", op, &replays, &disagree) != 3 || replays == 0)
+            unsigned n, other;
+            if (strcmp(key, "zoom.replay") != 0 || sscanf(value, "%255s %u %u", op, &n, &other) != 3 || strcmp(op, f->op) != 0)
                 continue;
-            if (disagree) {
-                tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave another result %u times: it is not deterministic", op, replays, disagree);
-                if (f->op[0] && strcmp(op, f->op) == 0)
-                    f->role = TWIN_ORIGIN;
-            } else {
-                tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave the same result each time", op, replays);
-            }
+            *replays += n;
+            *disagree += other;
         }
+}
+
+static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a, const struct tw_side *b)
+{
+    unsigned replays = 0, disagree = 0;
+    count_replays(f, a, &replays, &disagree);
+    count_replays(f, b, &replays, &disagree);
+    if (disagree) {
+        tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave another result %u times: it is not deterministic", f->op,
+                    replays, disagree);
+        f->role = TWIN_ORIGIN;
+    } else if (replays) {
+        tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave the same result each time", f->op, replays);
+    }
 }
 
 static void merge(struct tw_cmp *c, struct twin_finding *f, const struct found *op)
@@ -390,8 +400,7 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
                 rc = zoom_pair(c, &z, err);
             }
     if (rc == 0 && !suspect) {
-        replay_notes(c, v->first, &a);
-        replay_notes(c, v->first, &b);
+        note_replays(c, v->first, &a, &b);
         if (!z.parted)
             tw_cmp_note(c, "zoom: did not part again at operation level");
         else if (!z.done)
