@@ -97,7 +97,7 @@ static void stepping(struct tw_cmp *c, const struct tw_scan *s, const struct kin
     struct holes h = find_holes(&t, skipped + n, k);
     say_holes(c, s->pair->a, &h, n);
     if (t.sampled)
-        tw_cmp_note(c, "rank %d: what was seen was checked at 4,096 of %zu steps", s->pair->a->rank, t.n);
+        tw_cmp_note(c, "rank %d: what was seen was checked at 1,024 of %zu steps", s->pair->a->rank, t.n);
     tw_steps_free(&t);
 }
 

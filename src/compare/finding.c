@@ -181,7 +181,7 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, 
     tw_finding_set(c, &f->scope, tw_cmp_copy(c, tw_rec_scope(v, r)));
     tw_finding_set(c, &f->op, tw_cmp_copy(c, tw_rec_op(v, r)));
     tw_finding_set(c, &f->site, tw_cmp_copy(c, tw_rec_site(v, r)));
-    if (d->type == TWIN_FINDING_ORDER)
+    if (d->type == TWIN_FINDING_ORDER && r->phase != TWIN_PHASE_DATA)
         tw_finding_set(c, &f->layer, tw_cmp_copy(c, "schedule"));
     if (d->a != TW_NONE) {
         f->step_a = f->step_b = a->rec[d->a].step;

@@ -153,7 +153,7 @@ static void add_onset(struct tw_cmp *c, const char *x, const char *y)
 {
     struct twin_verdict *v = c->v;
     int64_t step = tw_noise_step(x);
-    if (step < 0 || c->quick)
+    if (step < 0 || c->quick || c->o->shift != 0 || (c->o->arms && c->o->find_shift)) /* a resumed arm may count anew */
         return;
     char *name = name_of_difference(x, y);
     char *what = name ? tw_cmp_text(c, "printed %s", name) : NULL;

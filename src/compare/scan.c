@@ -115,10 +115,26 @@ static void note_local_gradients(const struct tw_view *a, const struct tw_view *
     }
 }
 
+/* Records of one name that changed places (two batches of an accumulated step): TW_NONE when there are none before `first`.
+ * Records of different names in another order are not meant: only what a record is the n-th of can matter to what follows. */
+static size_t swapped_before(const struct tw_stepdiff *d, size_t first, const struct tw_view *a, const struct tw_view *b)
+{
+    for (size_t i = 0; i < d->count; i++)
+        if (d->d[i].type == TWIN_FINDING_ORDER && d->d[i].at < d->d[first].at &&
+            a->rec[d->d[i].a].occurrence != b->rec[d->d[i].b].occurrence)
+            return i;
+    return TW_NONE;
+}
+
 static void take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *d, struct tw_scan *out)
 {
-    size_t first = tw_causes_first(d, a, b), others = 0;
+    size_t first = tw_causes_first(d, a, b), others = 0, swapped = swapped_before(d, first, a, b);
     const struct tw_view *v;
+    if (swapped != TW_NONE) { /* then values differ because of it */
+        d->d[first].carrier = true;
+        first = swapped;
+        d->d[first].carrier = false;
+    }
     const struct tw_rec *r = tw_diff_rec(&d->d[first], a, b, &v);
     out->found = true;
     out->cls = tw_cause_class(r->phase, r->kind);

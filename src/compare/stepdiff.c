@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two views side by side. Alignment has two tiers: records that agree in key and contents anchor first, so that a stretch
- * inserted in one run (an evaluation between two steps) does not shift everything after it; between the anchors records
- * are aligned by key. What stays single on both sides with equal contents has only moved.
+ * Two views side by side. Records that agree in key and contents anchor first, so that a stretch inserted in one run (an
+ * evaluation between two steps) does not shift everything after it. What agrees with something elsewhere has only moved.
+ * The rest is aligned by key between the anchors, and what then stays single is matched by key wherever it stands.
  */
 #include "align.h"
 #include "internal.h"
@@ -37,46 +37,64 @@ static uint64_t anchor_token(const struct tw_rec *r)
     return tw_mix64(r->token ^ tw_mix64(r->content));
 }
 
-/* Aligns the ordered records: fills to_b (indices in the views). */
-static int align_ordered(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, size_t *to_b)
+struct match { size_t *to_b, *to_a; bool *moved; }; /* indices in the views; moved: matched out of order */
+
+static void pair_up(struct match *m, size_t a, size_t b)
 {
-    struct sequence x = {0}, y = {0};
-    size_t *anchor = NULL, *inner = NULL;
-    int rc = TWIN_ENOMEM;
-    if (!sequence_make(c, a, &x) || !sequence_make(c, b, &y))
-        goto out;
-    anchor = tw_reallocarray(NULL, x.n, sizeof *anchor);
-    inner = tw_reallocarray(NULL, x.n, sizeof *inner);
-    if (!anchor || !inner)
-        goto out;
-    for (size_t i = 0; i < x.n; i++)
-        x.token[i] = anchor_token(&a->rec[x.index[i]]);
-    for (size_t i = 0; i < y.n; i++)
-        y.token[i] = anchor_token(&b->rec[y.index[i]]);
-    rc = tw_align(x.token, x.n, y.token, y.n, 0, anchor);
-    for (size_t i = 0; i < x.n; i++)
-        x.token[i] = a->rec[x.index[i]].token;
-    for (size_t i = 0; i < y.n; i++)
-        y.token[i] = b->rec[y.index[i]].token;
-    size_t from_a = 0, from_b = 0;
-    for (size_t i = 0; rc == 0 && i <= x.n; i++) { /* one gap before each anchor, and the one behind the last */
-        if (i < x.n && anchor[i] == TW_ALIGN_NONE)
+    m->to_b[a] = b;
+    m->to_a[b] = a;
+}
+
+/* Tier one: records that agree in key and contents, in order. anchor[i] tells for the sequences, m for the views. */
+static int align_anchors(const struct tw_view *a, const struct tw_view *b, struct sequence *x, struct sequence *y, size_t *anchor,
+                         struct match *m)
+{
+    for (size_t i = 0; i < x->n; i++)
+        x->token[i] = anchor_token(&a->rec[x->index[i]]);
+    for (size_t i = 0; i < y->n; i++)
+        y->token[i] = anchor_token(&b->rec[y->index[i]]);
+    int rc = tw_align(x->token, x->n, y->token, y->n, 0, anchor);
+    for (size_t i = 0; rc == 0 && i < x->n; i++)
+        if (anchor[i] != TW_ALIGN_NONE)
+            pair_up(m, x->index[i], y->index[anchor[i]]);
+    return rc;
+}
+
+/* Of a stretch of a sequence, the records that are still single: their keys into token, their view indices into index. */
+static size_t singles(const struct tw_view *v, const struct sequence *s, size_t from, size_t end, const size_t *matched, uint64_t *token,
+                      size_t *index)
+{
+    size_t n = 0;
+    for (size_t i = from; i < end; i++)
+        if (matched[s->index[i]] == TW_NONE) {
+            index[n] = s->index[i];
+            token[n++] = v->rec[s->index[i]].token;
+        }
+    return n;
+}
+
+/* Tier two: between the anchors, by key. */
+static int align_gaps(const struct tw_view *a, const struct tw_view *b, struct sequence *x, struct sequence *y, const size_t *anchor,
+                      struct match *m)
+{
+    size_t *index_a = tw_reallocarray(NULL, x->n, sizeof *index_a), *index_b = tw_reallocarray(NULL, y->n, sizeof *index_b);
+    size_t *inner = tw_reallocarray(NULL, x->n, sizeof *inner), from_a = 0, from_b = 0;
+    int rc = index_a && index_b && inner ? 0 : TWIN_ENOMEM;
+    for (size_t i = 0; rc == 0 && i <= x->n; i++) { /* one gap before each anchor, and the one behind the last */
+        if (i < x->n && anchor[i] == TW_ALIGN_NONE)
             continue;
-        size_t end_b = i < x.n ? anchor[i] : y.n;
-        rc = tw_align(x.token + from_a, i - from_a, y.token + from_b, end_b - from_b, 0, inner);
-        for (size_t k = from_a; rc == 0 && k < i; k++)
-            if (inner[k - from_a] != TW_ALIGN_NONE)
-                to_b[x.index[k]] = y.index[from_b + inner[k - from_a]];
-        if (i < x.n)
-            to_b[x.index[i]] = y.index[end_b];
+        size_t end_b = i < x->n ? anchor[i] : y->n;
+        size_t n = singles(a, x, from_a, i, m->to_b, x->token, index_a), k = singles(b, y, from_b, end_b, m->to_a, y->token, index_b);
+        if (n && k)
+            rc = tw_align(x->token, n, y->token, k, 0, inner);
+        for (size_t j = 0; rc == 0 && k && j < n; j++)
+            if (inner[j] != TW_ALIGN_NONE)
+                pair_up(m, index_a[j], index_b[inner[j]]);
         from_a = i + 1;
         from_b = end_b + 1;
     }
-out:
-    c->oom |= rc == TWIN_ENOMEM;
-    sequence_free(&x);
-    sequence_free(&y);
-    tw_free(anchor);
+    tw_free(index_a);
+    tw_free(index_b);
     tw_free(inner);
     return rc;
 }
@@ -91,35 +109,33 @@ static int by_hash(const void *x, const void *y)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Matches the records that are still single, in sequence order, by contents and then by key alone. */
-static int match_leftovers(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, size_t *to_b, size_t *to_a)
+/* Matches what is still single wherever it stands, in sequence order: by contents, or by key alone. */
+static int match_anywhere(const struct tw_view *a, const struct tw_view *b, bool by_contents, struct match *m)
 {
     struct entry *x = tw_reallocarray(NULL, a->count, sizeof *x), *y = tw_reallocarray(NULL, b->count, sizeof *y);
-    for (int tier = 0; x && y && tier < 2; tier++) {
-        size_t n = 0, m = 0;
-        for (size_t i = 0; i < a->count; i++)
-            if (to_b[i] == TW_NONE)
-                x[n++] = (struct entry){tier == 0 ? anchor_token(&a->rec[i]) : a->rec[i].token, i};
-        for (size_t i = 0; i < b->count; i++)
-            if (to_a[i] == TW_NONE)
-                y[m++] = (struct entry){tier == 0 ? anchor_token(&b->rec[i]) : b->rec[i].token, i};
-        if (n == 0 || m == 0)
-            break;
+    int rc = x && y ? 0 : TWIN_ENOMEM;
+    size_t n = 0, k = 0;
+    for (size_t i = 0; rc == 0 && i < a->count; i++)
+        if (m->to_b[i] == TW_NONE)
+            x[n++] = (struct entry){by_contents ? anchor_token(&a->rec[i]) : a->rec[i].token, i};
+    for (size_t i = 0; rc == 0 && i < b->count; i++)
+        if (m->to_a[i] == TW_NONE)
+            y[k++] = (struct entry){by_contents ? anchor_token(&b->rec[i]) : b->rec[i].token, i};
+    if (n && k) {
         qsort(x, n, sizeof *x, by_hash);
-        qsort(y, m, sizeof *y, by_hash);
-        for (size_t i = 0, j = 0; i < n && j < m;) {
-            if (x[i].hash == y[j].hash) {
-                to_b[x[i].index] = y[j].index;
-                to_a[y[j++].index] = x[i++].index;
-            } else if (x[i].hash < y[j].hash) {
-                i++;
-            } else {
-                j++;
-            }
+        qsort(y, k, sizeof *y, by_hash);
+    }
+    for (size_t i = 0, j = 0; i < n && j < k;) {
+        if (x[i].hash == y[j].hash) {
+            pair_up(m, x[i].index, y[j].index);
+            m->moved[x[i].index] = !(a->rec[x[i].index].flags & TWIN_REC_UNORDERED);
+            i++, j++;
+        } else if (x[i].hash < y[j].hash) {
+            i++;
+        } else {
+            j++;
         }
     }
-    c->oom |= !x || !y;
-    int rc = x && y ? 0 : TWIN_ENOMEM;
     tw_free(x);
     tw_free(y);
     return rc;
@@ -208,33 +224,42 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
         qsort(out->d, out->count, sizeof *out->d, by_position);
 }
 
+static int match_all(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct match *m)
+{
+    struct sequence x = {0}, y = {0};
+    size_t *anchor = NULL;
+    int rc = TWIN_ENOMEM;
+    if (sequence_make(c, a, &x) && sequence_make(c, b, &y) && (anchor = tw_reallocarray(NULL, x.n, sizeof *anchor)))
+        rc = align_anchors(a, b, &x, &y, anchor, m);
+    if (rc == 0)
+        rc = match_anywhere(a, b, true, m); /* moved, before keys pair what has another counterpart */
+    if (rc == 0)
+        rc = align_gaps(a, b, &x, &y, anchor, m);
+    if (rc == 0)
+        rc = match_anywhere(a, b, false, m);
+    sequence_free(&x);
+    sequence_free(&y);
+    tw_free(anchor);
+    return rc;
+}
+
 int tw_stepdiff_make(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *out)
 {
-    int rc = TWIN_ENOMEM;
-    *out = (struct tw_stepdiff){.to_b = tw_reallocarray(NULL, a->count, sizeof *out->to_b)};
-    size_t *to_a = tw_reallocarray(NULL, b->count, sizeof *to_a);
-    bool *moved = tw_calloc(a->count, sizeof *moved);
-    if (!out->to_b || !to_a || !moved)
-        goto out;
-    for (size_t i = 0; i < a->count; i++)
-        out->to_b[i] = TW_NONE;
-    for (size_t j = 0; j < b->count; j++)
-        to_a[j] = TW_NONE;
-    rc = align_ordered(c, a, b, out->to_b);
-    if (rc != 0)
-        goto out;
-    for (size_t i = 0; i < a->count; i++)
-        if (out->to_b[i] != TW_NONE)
-            to_a[out->to_b[i]] = i;
-        else
-            moved[i] = !(a->rec[i].flags & TWIN_REC_UNORDERED); /* unless it stays single, too */
-    rc = match_leftovers(c, a, b, out->to_b, to_a);
+    struct match m = {.to_b = tw_reallocarray(NULL, a->count, sizeof *m.to_b), .to_a = tw_reallocarray(NULL, b->count, sizeof *m.to_a),
+                      .moved = tw_calloc(a->count, sizeof *m.moved)};
+    int rc = m.to_b && m.to_a && m.moved ? 0 : TWIN_ENOMEM;
+    *out = (struct tw_stepdiff){.to_b = m.to_b};
+    for (size_t i = 0; rc == 0 && i < a->count; i++)
+        m.to_b[i] = TW_NONE;
+    for (size_t j = 0; rc == 0 && j < b->count; j++)
+        m.to_a[j] = TW_NONE;
     if (rc == 0)
-        list_differences(c, a, b, to_a, moved, out);
-out:
+        rc = match_all(c, a, b, &m);
+    if (rc == 0)
+        list_differences(c, a, b, m.to_a, m.moved, out);
     c->oom |= rc == TWIN_ENOMEM;
-    tw_free(to_a);
-    tw_free(moved);
+    tw_free(m.to_a);
+    tw_free(m.moved);
     if (rc != 0)
         tw_stepdiff_free(out);
     return rc;

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#define STREAM_BYTES (UINT64_C(1) << 30) /* larger traces are sampled */
-#define SAMPLES 4096u
+#define STREAM_BYTES (UINT64_C(256) << 20) /* larger traces are sampled */
+#define SAMPLES 1024u
 #define STEPS_MAX (UINT64_C(1) << 26)
 
 static int take(void *user, const struct twin_step_hash *h)

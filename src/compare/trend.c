@@ -12,7 +12,7 @@
 #define DECODE_STEPS 512u
 #define DECODE_RECORDS 4000000u
 #define SERIES 3                 /* weights, gradients, loss: the first that has enough points is fitted */
-#define NONFINITE_BYTES (UINT64_C(256) << 20)
+#define NONFINITE_BYTES (UINT64_C(512) << 20) /* read in search of NaN, over all traces */
 
 struct trend {
     bool seen[TWIN_PHASE_COUNT][TWIN_KIND_COUNT];
@@ -212,13 +212,15 @@ void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
 {
     struct nonfinite best = {0};
     size_t best_run = 0, runs = 0;
+    uint64_t budget = NONFINITE_BYTES;
     for (size_t i = 0; i < n; i++) {
         bool here = false;
         for (size_t j = 0; j < sides[i].count; j++) {
             struct tw_proc *p = &sides[i].proc[j];
             struct nonfinite x = {.p = p};
-            if (p->info->file_bytes > NONFINITE_BYTES)
+            if (p->info->file_bytes > budget)
                 continue;
+            budget -= p->info->file_bytes;
             twin_trace_walk(p->trace, look_for_nonfinite, NULL, &x, NULL);
             here |= x.found;
             if (x.found && (!best.found || x.step < best.step)) {

@@ -422,6 +422,41 @@ static void other_order_alone_is_benign(void **state)
     synth_free(b);
 }
 
+/* Two batches of one accumulated step in another order: harmless until a sum shows it. */
+static void swapped_batches(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth *s[2];
+        float x[2][2] = {{1, 2}, {3, 4}};
+        for (int i = 0; i < 2; i++) {
+            s[i] = synth_new("swap");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            for (int step = 0; step < 3; step++) {
+                int swap = i == 1 && step == 1;
+                float g[2] = {4, 6 + (differ && swap ? 1e-6f : 0)};
+                for (int k = 0; k < 2; k++)
+                    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .scope = "DataLoader"}, x[k ^ swap], 2);
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w"}, g, 2);
+                twin_writer_step_end(w);
+            }
+        }
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        if (differ) {
+            expect_first(v, 1, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
+            assert_int_equal(v->first->type, TWIN_FINDING_ORDER);
+            assert_string_equal(v->first->layer, "data");
+        } else {
+            expect_outcome(v, TWIN_SAME);
+            assert_int_equal(v->benign_count, 1);
+            assert_int_equal(v->benign[0].type, TWIN_FINDING_ORDER);
+        }
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
 static void left_out_record(void **state)
 {
     (void)state;
@@ -1015,6 +1050,7 @@ int main(void)
         cmocka_unit_test(resumed_arm),
         cmocka_unit_test(generator_without_use_does_not_count),
         cmocka_unit_test(other_order_alone_is_benign),
+        cmocka_unit_test(swapped_batches),
         cmocka_unit_test(left_out_record),
         cmocka_unit_test(failure_in_one_run),
         cmocka_unit_test(value_before_a_failure_is_named_first),

@@ -107,7 +107,7 @@ static void operation_is_named(void **state)
     assert_true(v->first->changed_known && v->first->changed == 1 && v->first->elements == 4);
     assert_true(v->first->max_ulp == 1 && v->first->rel_l2_exact);
     assert_true(has_note(v, "got equal inputs and gave another output"));
-    assert_true(has_note(v, "run again 8 times on its recorded inputs, gave another result 3 times"));
+    assert_true(has_note(v, "run again 16 times on its recorded inputs, gave another result 6 times"));
     twin_verdict_free(v);
     v = zoom(&(struct scene){.output = true}, false);
     assert_string_equal(v->first->op, "aten::index_put_");

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two steps side by side: random insertions, deletions, changes and moves, of which the test keeps the books itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "internal.h"
+#include "synth.h"
+
+#define MAX 120
+
+struct item { int name; float value; bool only_a, only_b, changed, moved; };
+
+static uint64_t seed = 99;
+
+static uint32_t draw(uint32_t below)
+{
+    seed = tw_mix64(seed + 0x9E3779B97F4A7C15u);
+    return (uint32_t)(seed >> 20) % below;
+}
+
+static void write_items(struct twin_writer *w, const struct item *x, size_t n, bool unordered)
+{
+    for (size_t i = 0; i < n; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "r%d", x[i].name);
+        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = name,
+                                           .flags = unordered ? TWIN_REC_UNORDERED : 0}, (float[]){x[i].value, 1}, 2);
+    }
+    twin_writer_step_end(w);
+}
+
+/* Makes both views and their diff; the sides stay open for names. */
+struct both { struct synth *s[2]; struct tw_side side[2]; struct tw_view view[2]; struct tw_stepdiff d; struct tw_cmp c; };
+
+static void open_both(struct both *b, const struct item *x, size_t n, const struct item *y, size_t m, bool unordered)
+{
+    static const struct twin_compare_options none;
+    *b = (struct both){.c = {.o = &none}};
+    for (size_t i = 0; i < 2; i++) {
+        b->s[i] = synth_new("diff");
+        write_items(synth_process(b->s[i], 0, 1, NULL), i ? y : x, i ? m : n, unordered);
+        assert_int_equal(tw_side_open(&b->c, synth_done(b->s[i]), i, &b->side[i], NULL), 0);
+        assert_int_equal(tw_view_load(&b->c, &b->side[i].proc[0], 0, 0, &b->view[i], NULL), 0);
+    }
+    assert_int_equal(tw_stepdiff_make(&b->c, &b->view[0], &b->view[1], &b->d), 0);
+}
+
+static void close_both(struct both *b)
+{
+    tw_stepdiff_free(&b->d);
+    for (int i = 0; i < 2; i++) {
+        tw_view_free(&b->view[i]);
+        tw_side_close(&b->side[i]);
+        synth_free(b->s[i]);
+    }
+}
+
+static void count_types(const struct both *b, size_t count[9])
+{
+    memset(count, 0, 9 * sizeof *count);
+    for (size_t i = 0; i < b->d.count; i++) {
+        count[b->d.d[i].type]++;
+        assert_true(i == 0 || b->d.d[i - 1].at <= b->d.d[i].at); /* in execution order of the reference */
+    }
+}
+
+/* Names that occur once: every edit must come back as exactly what it was. */
+static void every_edit_is_found(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        struct item a[MAX], b[2 * MAX];
+        size_t n = 10 + draw(80), m = 0, want[9] = {0}, count[9];
+        for (size_t i = 0; i < n; i++)
+            a[i] = (struct item){.name = (int)i, .value = (float)draw(1000)};
+        for (size_t i = 0; i < n; i++) {
+            uint32_t dice = draw(20);
+            if (dice == 0) {
+                want[TWIN_FINDING_ONLY_A]++;
+                continue;
+            }
+            b[m++] = a[i];
+            if (dice == 1) {
+                b[m - 1].value += 5000;
+                want[TWIN_FINDING_VALUE]++;
+            } else if (dice == 2) {
+                b[m++] = (struct item){.name = 1000 + (int)i, .value = 1};
+                want[TWIN_FINDING_ONLY_B]++;
+            }
+        }
+        struct both two;
+        open_both(&two, a, n, b, m, round % 2);
+        count_types(&two, count);
+        for (int t = 0; t < 9; t++)
+            assert_int_equal(count[t], want[t]);
+        assert_int_equal(two.d.equal, n - want[TWIN_FINDING_ONLY_A] - want[TWIN_FINDING_VALUE]);
+        close_both(&two);
+    }
+}
+
+/* The same records in any order: never a difference of values; without order of their own not even one of order. */
+static void shuffled_records_are_order_only(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 30; round++) {
+        struct item a[MAX], b[MAX];
+        size_t n = 2 + draw(60), count[9];
+        for (size_t i = 0; i < n; i++)
+            b[i] = a[i] = (struct item){.name = (int)draw(8), .value = (float)draw(4)}; /* names and values repeat */
+        for (size_t i = n; i > 1; i--) {
+            size_t j = draw((uint32_t)i);
+            struct item keep = b[i - 1];
+            b[i - 1] = b[j];
+            b[j] = keep;
+        }
+        struct both two;
+        open_both(&two, a, n, b, n, round % 2);
+        count_types(&two, count);
+        assert_int_equal(two.d.count, count[TWIN_FINDING_ORDER]);
+        assert_int_equal(two.d.equal, n);
+        if (round % 2)
+            assert_int_equal(two.d.count, 0);
+        close_both(&two);
+    }
+}
+
+/* An evaluation inserted in front of records of the same names does not shift those behind it. */
+static void inserted_stretch(void **state)
+{
+    (void)state;
+    struct item a[6], b[9];
+    size_t count[9];
+    for (int i = 0; i < 6; i++)
+        a[i] = (struct item){.name = i % 3, .value = (float)i};
+    for (int i = 0; i < 3; i++)
+        b[i] = (struct item){.name = i, .value = 100 + (float)i};
+    memcpy(b + 3, a, sizeof a);
+    struct both two;
+    open_both(&two, a, 6, b, 9, false);
+    count_types(&two, count);
+    assert_int_equal(two.d.count, 3);
+    assert_int_equal(count[TWIN_FINDING_ONLY_B], 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(two.d.d[i].b, i);
+    close_both(&two);
+}
+
+/* Behind the end of an unfinished trace nothing is known; before it everything is. */
+static void partial_views(void **state)
+{
+    (void)state;
+    struct item a[6], b[4];
+    size_t count[9];
+    for (int i = 0; i < 6; i++)
+        a[i] = (struct item){.name = i, .value = 1};
+    b[0] = a[0];
+    b[1] = a[2]; /* a[1] is missing for certain: something after it was recorded */
+    b[2] = a[3];
+    struct both two;
+    open_both(&two, a, 6, b, 3, false);
+    tw_stepdiff_free(&two.d);
+    two.view[1].partial = true;
+    assert_int_equal(tw_stepdiff_make(&two.c, &two.view[0], &two.view[1], &two.d), 0);
+    count_types(&two, count);
+    assert_int_equal(two.d.count, 1);
+    assert_int_equal(two.d.d[0].a, 1);
+    tw_stepdiff_free(&two.d);
+    two.view[1].dropped = 1; /* in a gap nothing that is missing is a finding */
+    assert_int_equal(tw_stepdiff_make(&two.c, &two.view[0], &two.view[1], &two.d), 0);
+    assert_int_equal(two.d.count, 0);
+    close_both(&two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_edit_is_found), cmocka_unit_test(shuffled_records_are_order_only), cmocka_unit_test(inserted_stretch),
+        cmocka_unit_test(partial_views),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
