@@ -2,7 +2,7 @@
 """Backward: the loss that it starts from, gradients where no optimizer will show them."""
 import functools
 
-from . import core, modules, naming, optim, rng, steps, tensors
+from . import core, modules, naming, optim, rng, sites, steps, tensors
 from .core import S, T, hook, trim
 from .native import BACKWARD, FORWARD, GRADIENT, LOSS, SKETCH, STATS, TENSORS
 
@@ -28,7 +28,7 @@ def _before(args, kwargs):
     seen = modules.last_loss() if modules.last_loss is not None else None
     for t in starts:
         if t is not seen:
-            pending.add(FORWARD, LOSS, "loss", t, "", "backward", flags=STATS | SKETCH)
+            pending.add(FORWARD, LOSS, "loss", t, "", "backward", sites.user(), flags=STATS | SKETCH)
             core.saw("loss")
     pending.flush()
     return (_leaves(starts),) if not steps.has_optimizers() else ((),)
@@ -77,7 +77,7 @@ def _grad_before(args, kwargs):
     pending = tensors.pending()
     for t in starts:
         if tensors.is_tensor(t) and t.numel() == 1:
-            pending.add(FORWARD, LOSS, "loss", t, "", "autograd.grad", flags=STATS | SKETCH)
+            pending.add(FORWARD, LOSS, "loss", t, "", "autograd.grad", sites.user(), flags=STATS | SKETCH)
     pending.flush()
     return (inputs,)
 

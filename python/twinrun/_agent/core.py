@@ -51,11 +51,13 @@ class Local(threading.local):
     busy = False       # inside a hook: whatever our own code calls is not observed
     depth = 0          # nested module calls
     root = None        # the root module whose forward runs
+    site = ""          # source lines of the root's call
     path = None        # names of the modules being called, at levels that ask for them
     recomputing = 0    # inside the recomputation of activation checkpointing
     optimizers = ()    # optimizers whose step() runs, outermost first
     backward = 0       # nested backward calls
     pending = None     # tensors.Pending of this thread
+    loader = None      # weak reference to the DataLoader whose __iter__ runs
     collective = 0     # inside a collective called from Python
     scopes = ()        # twinrun.scope
     too_deep = 0
@@ -246,6 +248,7 @@ def _after_fork():
 
 # ---------------------------------------------------------------- names
 
+SERIES = 1 << 18
 _series = {}
 _layouts = {}
 _shapes = {}
@@ -263,15 +266,23 @@ def thread_role():
     return "thread" if name.startswith(("Thread-", "Dummy-", "ThreadPool")) else "thread " + name
 
 
-def series(phase, kind, name, scope="", op="", site="", role=None):
-    """The id of a series; asks the library once."""
+# Records of these phases are made while the job's own line waits for us: it is their source line.
+_SITED = {native.DATA, native.FORWARD, native.COLLECTIVE, native.CHECKPOINT, native.OUTPUT}
+
+
+def series(phase, kind, name, scope="", op="", site=None, role=None):
+    """The id of a series; asks the library once. Without a site: the one where the series was first seen."""
     if role is None:
         role = thread_role()
     key = (phase, kind, name, scope, op, site, role)
     found = _series.get(key)
     if found is None:
+        if site is None:
+            from . import sites
+
+            site = sites.user() if phase in _SITED else ""
         found = S.lib.series(phase, kind, _text(name), _text(scope), _text(role), _text(op), _text(site))
-        if len(_series) >= 1 << 18:
+        if len(_series) >= SERIES:
             _series.clear()
         _series[key] = found
     return found

@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 
 from . import core, naming, rng, steps, tensors
-from .core import S, hook, trim
+from .core import S, T, hook, trim
 from .native import BATCH, DATA, I64, INDICES, SKETCH, STATS, TENSORS
 
 _iterators = weakref.WeakKeyDictionary()    # iterator -> Feed
@@ -41,19 +41,30 @@ def _before_iter(loader):
     rng.adopt(getattr(loader, "generator", None))
     rng.adopt(getattr(getattr(loader, "sampler", None), "generator", None))
     rng.check("user code")
+    again = _iterators.get(loader._iterator) if getattr(loader, "_iterator", None) is not None else None
+    if again is not None:
+        again.indices.clear()  # persistent workers: the same iterator once more
+    T.loader = weakref.ref(loader)
     return True
 
 
+def _feed(iterator):
+    """The Feed of an iterator; made at the first look, which may be while the loader's __iter__ still runs (workers are given
+    their first indices there)."""
+    feed = _iterators.get(iterator)
+    loader = T.loader() if feed is None and T.loader is not None else None
+    if loader is not None:
+        feed = _iterators[iterator] = Feed(naming.loader_labels.of(loader), type(loader.dataset).__name__,
+                                           _sampler_name(loader), getattr(loader, "in_order", True))
+    return feed
+
+
 @hook
-def _after_iter(loader, iterator):
+def _after_iter(_loader, iterator):
     rng.check("DataLoader.__iter__")
     if iterator is not None:
-        feed = _iterators.get(iterator)
-        if feed is not None:
-            feed.indices.clear()  # persistent workers: the same iterator once more
-        else:
-            _iterators[iterator] = Feed(naming.loader_labels.of(loader), type(loader.dataset).__name__,
-                                        _sampler_name(loader), getattr(loader, "in_order", True))
+        _feed(iterator)
+    T.loader = None
 
 
 @hook
@@ -65,7 +76,7 @@ def _before_next(iterator):
 
 @hook
 def _after_index(iterator, indices):
-    feed = _iterators.get(iterator)
+    feed = _feed(iterator)
     if feed is not None:
         rng.check(feed.sampler)
         feed.indices.append(indices)
@@ -131,12 +142,11 @@ def _wrap(original, before, after):
         return result
 
     functools.update_wrapper(wrapped, original)
-    del wrapped.__wrapped__
     return wrapped
 
 
 def _always(_self):
-    return S.on and not core.T.busy
+    return S.on and not T.busy
 
 
 def arm(torch):

@@ -8,7 +8,7 @@ Backward hooks on modules are never set: they break code with in-place operation
 import functools
 import weakref
 
-from . import core, distributed, naming, rng, steps, tensors
+from . import core, distributed, naming, rng, sites, steps, tensors
 from .core import S, T, hook, trim
 from .native import ACTIVATION, BATCH, DATA, FORWARD, INIT, LOSS, RECOMPUTED, SKETCH, STATS, TENSORS, WEIGHT
 
@@ -62,7 +62,7 @@ def _inputs(root, args, kwargs):
     found = [(name, tensor) for name, tensor in found if not steps.in_last_batch(tensor)]
     pending = tensors.pending()
     for name, tensor in found:
-        tensors.add_any(pending, DATA, BATCH, name, tensor, root.label, root.op)
+        tensors.add_any(pending, DATA, BATCH, name, tensor, root.label, root.op, T.site)
     if found:
         pending.flush()
         core.saw("batch", len(found))
@@ -90,6 +90,7 @@ def _root_enter(module, args, kwargs):
             return None
         T.path, T.recomputing = [found[1]], 1
         return Again(found[0], found[1])
+    T.site = sites.user()
     root = naming.root_of(module)
     steps.before_forward(root)
     rng.check("user code")
@@ -115,7 +116,7 @@ def _root_leave(root, module, output):
     if root.loss:
         _loss(root, output)
     elif S.level >= TENSORS:
-        _outputs("output", root.label, root.op, output)
+        _outputs("output", root.label, root.op, output, T.site)
     steps.after_forward(root, output)
 
 
@@ -124,7 +125,7 @@ def _loss(root, output):
     found, pending = [], tensors.pending()
     tensors.walk(output, "loss", found)
     for name, tensor in found:
-        pending.add(FORWARD, LOSS, name, tensor, root.label, root.op, flags=STATS | SKETCH | _recomputed())
+        pending.add(FORWARD, LOSS, name, tensor, root.label, root.op, T.site, flags=STATS | SKETCH | _recomputed())
     if found:
         pending.flush()
         core.saw("loss")
@@ -135,12 +136,12 @@ def _recomputed():
     return RECOMPUTED if T.recomputing else 0
 
 
-def _outputs(name, scope, op, output):
+def _outputs(name, scope, op, output, site=None):
     found, pending = [], tensors.pending()
     tensors.walk(output, name, found)
     flags = STATS | SKETCH | _recomputed()
     for path, tensor in found:
-        tensors.add_any(pending, FORWARD, ACTIVATION, path, tensor, scope, op, flags=flags)
+        tensors.add_any(pending, FORWARD, ACTIVATION, path, tensor, scope, op, site, flags=flags)
     if found:
         pending.flush()
         core.saw("output", len(found))

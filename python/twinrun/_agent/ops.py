@@ -35,9 +35,10 @@ _LISTED_CUDA = {
 }
 
 
-# What these find in their first argument means nothing, uninitialised memory as often as not: they only write it.
+# What these find in their first argument means nothing, uninitialised memory as often as not: they only write it. The same
+# holds for the buffers that a collective receives into.
 _OVERWRITING = {"bernoulli_", "normal_", "uniform_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_", "fill_",
-                "zero_", "copy_", "_foreach_copy_", "_foreach_zero_"}
+                "zero_", "copy_", "_foreach_copy_", "_foreach_zero_", "recv_", "recv_any_source_"}
 
 
 class Described:
@@ -57,11 +58,12 @@ class Described:
         self.skip = view or fresh or schema.name.startswith(("prim::", "profiler::")) or self.short == "detach"
         self.writes = [(i, a.name) for i, a in enumerate(schema.arguments) if a.name in written]
         self.ignored_names = {a.name for a in schema.arguments if a.kwarg_only and a.name in written}
-        self.ignored = self.short in _OVERWRITING
+        self.collective = schema.name.startswith(("c10d::", "_c10d_functional", "c10d_functional")) and "wait" not in self.short
+        first = schema.arguments[0].name if schema.arguments else ""
+        self.ignored = self.short in _OVERWRITING or self.collective and first.startswith("output")  # schemas mark no writes
         tags = getattr(operation, "tags", ())
         tag = getattr(getattr(_torch, "Tag", None), "nondeterministic_seeded", None)
         self.seeded = tag is not None and tag in tags
-        self.collective = schema.name.startswith(("c10d::", "_c10d_functional", "c10d_functional")) and "wait" not in self.short
 
 
 def _describe(operation):

@@ -11,13 +11,15 @@ import functools
 import sys
 import weakref
 from array import array
+from time import perf_counter_ns
 
 from . import amp, core, naming, rng, steps, tensors
 from .core import S, T, hook
-from .native import (BACKWARD, F64, GRADIENT, HYPER, MOMENT, OPTIMIZER, SKETCH, STATS, TENSORS, WEIGHT)
+from .native import (BACKWARD, F64, GRADIENT, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, SKETCH, STATS, TENSORS, WEIGHT, Items,
+                     pack_item)
 
 HEAD = 16384        # elements of a moment that are recorded
-STATS_EVERY = 8     # statistics of weights and moments: every so many steps (they do not enter the value hash)
+GRADIENT_STATS_EVERY, WEIGHT_STATS_EVERY = 4, 8   # steps; statistics do not enter the value hash
 
 _known = {}         # id(optimizer) -> Followed
 
@@ -38,58 +40,77 @@ class Followed:
         self.names = []
         self.present = None
         self.present_names = []
-        self.moment_ids = None
-        self.moment_names = []
-        self.heads = {}
+        self.found = None
         self.closure = False
         self.steps = 0
 
 
 class Numbers:
-    """Hyperparameters: one value of every group each."""
+    """Hyperparameters: the numbers of every group, in an array that stays in place from step to step."""
 
     def __init__(self, label, op):
         self.label, self.op = label, op
-        self.keys = None
-        self.values = None
-        self.items = None
+        self.shape = None      # keys of each group when the plan was made
+        self.plan = []         # (group, key, index in a tuple or None) of each number
+        self.odd = []          # (name, group, key) of tensors
+        self.values = array("d")
+        self.items = Items(16)
 
-    def record(self, groups):
-        scale = amp.current_scale()
-        keys, values, odd = [], [], []
+    def _look(self, groups):
+        self.shape = [len(group) for group in groups]
+        self.plan, self.odd, names = [], [], []
         for g, group in enumerate(groups):
             for key in group:
                 if key != "params":
-                    _number(keys, values, odd, "%s[%d]" % (key, g), group[key])
-        pending = tensors.pending()
-        if keys != self.keys:
-            self.keys, self.values = keys, None
-        if self.values is None or len(self.values) != len(values):
-            self.values = array("d", values)
-        for i, value in enumerate(values):
-            self.values[i] = value
+                    self._add(names, "%s[%d]" % (key, g), g, key, group[key])
+        self.values = array("d", bytes(8 * len(names)))
         address = self.values.buffer_info()[0]
-        for i, key in enumerate(keys):
-            number = core.series(OPTIMIZER, HYPER, key, self.label, self.op, "", "")
-            pending.put(number, address + 8 * i, F64, 1, (), None, 0)
-        for name, tensor in odd:
-            pending.add(OPTIMIZER, HYPER, name, tensor, self.label, self.op, flags=0)
+        while self.items.capacity < len(names):
+            self.items.grow()
+        for i, name in enumerate(names):
+            pack_item(self.items.buffer, i * ITEM_BYTES, address + 8 * i, 0, 0, 1, 0,
+                      core.series(OPTIMIZER, HYPER, name, self.label, self.op, "", ""), core.layout(F64, ()), 0, F64, 0, 0)
+
+    def _add(self, names, name, g, key, value):
+        if isinstance(value, bool):
+            return  # a switch of the implementation, or of the program's text
+        if isinstance(value, (int, float)):
+            names.append(name)
+            self.plan.append((g, key, None))
+        elif isinstance(value, (tuple, list)) and 0 < len(value) <= 8 and all(type(v) in (int, float) for v in value):
+            for i in range(len(value)):
+                names.append("%s[%d]" % (name, i))
+                self.plan.append((g, key, i))
+        elif tensors.is_tensor(value):
+            self.odd.append((name, g, key))
+
+    def record(self, groups):
+        if self.shape != [len(group) for group in groups]:
+            self._look(groups)
+        try:
+            self._read(groups)
+        except (KeyError, TypeError, IndexError, OverflowError):
+            self._look(groups)  # a number has become something else
+            self._read(groups)
+        if self.plan:
+            began = perf_counter_ns()
+            S.lib.records(self.items.address, len(self.plan), None, 0)
+            S.native_ns += perf_counter_ns() - began
+        scale = amp.current_scale()
+        if not self.odd and scale is None:
+            return
+        pending = tensors.pending()
+        for name, g, key in self.odd:
+            pending.add(OPTIMIZER, HYPER, name, groups[g][key], self.label, self.op, flags=0)
         if scale is not None:
             pending.add(OPTIMIZER, HYPER, "loss scale", scale, self.label, self.op, flags=0)
         pending.flush()
 
-
-def _number(keys, values, odd, name, value):
-    if isinstance(value, bool):
-        return  # a switch of the implementation, or of the program's text
-    if isinstance(value, (int, float)):
-        keys.append(name)
-        values.append(float(max(-1e300, min(1e300, value))) if value == value else value)
-    elif isinstance(value, (tuple, list)) and len(value) <= 8:
-        for i, inner in enumerate(value):
-            _number(keys, values, odd, "%s[%d]" % (name, i), inner)
-    elif tensors.is_tensor(value):
-        odd.append((name, value))
+    def _read(self, groups):
+        values = self.values
+        for i, (g, key, index) in enumerate(self.plan):
+            value = groups[g][key]
+            values[i] = value if index is None else value[index]
 
 
 def follow(optimizer):
@@ -111,7 +132,6 @@ def _refresh(followed, optimizer):
     followed.ids, followed.parameters = ids, [weakref.ref(p) for p in parameters]
     followed.names, followed.complete = [], True
     fresh = []
-    position = 0
     for g, group in enumerate(optimizer.param_groups):
         for i, p in enumerate(group["params"]):
             known = naming.parameter(p)
@@ -120,8 +140,7 @@ def _refresh(followed, optimizer):
                 naming.give(p, *known)
                 fresh.append((known, p))
             followed.names.append((known[0], known[1], followed.op))
-            position += 1
-    followed.present = followed.moment_ids = None
+    followed.present = followed.found = None
     if fresh and not followed.steps:
         _announce(fresh, followed)
 
@@ -130,7 +149,7 @@ def _announce(fresh, followed):
     """First weights of parameters that no root has shown."""
     pending = tensors.pending()
     for (name, label), p in fresh:
-        pending.add(core.native.INIT, WEIGHT, name, p, label, followed.op)
+        pending.add(INIT, WEIGHT, name, p, label, followed.op)
     pending.flush()
     core.saw("init", len(fresh))
 
@@ -152,64 +171,107 @@ def record_gradients(followed, parameters):
         followed.present = present
         followed.present_names = [(followed.names[i][0], followed.names[i][1], "") for i in present]
     if gradients:
-        followed.gradients.record(followed.present_names, gradients)
+        flags = STATS | SKETCH if S.step % GRADIENT_STATS_EVERY == 0 else SKETCH
+        followed.gradients.record(followed.present_names, gradients, flags)
         core.saw("gradient", len(gradients))
 
 
-def _flatten(name, value, found, numbers, depth=0):
-    if tensors.is_tensor(value):
-        found.append((name, value))
-    elif isinstance(value, (bool, int, float)):
-        numbers.append((name, float(value)))
-    elif isinstance(value, dict) and depth < 3:
-        for key in dict.keys(value):
-            _flatten("%s[%r]" % (name, key), value[key], found, numbers, depth + 1)
-    elif isinstance(value, (list, tuple)) and depth < 3:
-        for i, inner in enumerate(value):
-            _flatten("%s[%d]" % (name, i), inner, found, numbers, depth + 1)
+class Moments:
+    """The tensors and numbers in an optimizer's state, found again in every step without looking for them anew."""
 
+    def __init__(self):
+        self.dicts = []      # (position of the parameter, its state, number of entries)
+        self.tensors = []    # [state, key, tensor, what is recorded of it], in order
+        self.names = []      # (name, scope, op) of each
+        self.numbers = []    # (name, state, path) of plain numbers
+        self.size = 0        # parameters with a state
+        self.nested = False  # something deeper than one level: looked for anew in every step
 
-def _head(followed, name, t):
-    """The first elements of a large contiguous moment, as a view that is made once."""
-    if t.numel() <= HEAD or not t.is_contiguous():
-        return name, t
-    name += "[:%d]" % HEAD
-    made = followed.heads.get(name)
-    if made is None or made[0] != t.data_ptr():
-        with tensors._torch.no_grad():
-            made = followed.heads[name] = (t.data_ptr(), t.detach().view(-1)[:HEAD])
-    return name, made[1]
+    def current(self, state, parameters):
+        """Whether the state still has the shape that was found."""
+        if self.nested or len(state) != self.size:
+            return False
+        for position, entries, count in self.dicts:
+            if state.get(parameters[position]) is not entries or len(entries) != count:
+                return False
+        return True
 
-
-def _record_moments(followed, optimizer, parameters, flags):
-    state = optimizer.state
-    found, numbers, counted = [], [], False
-    for i, p in enumerate(parameters):
-        entries = state.get(p)
-        if not entries:
-            continue
-        base = followed.names[i][0]
-        if isinstance(entries, dict):
+    def look(self, followed, state, parameters):
+        counted, self.size = False, len(state)
+        for position, p in enumerate(parameters):
+            entries = state.get(p)
+            if not isinstance(entries, dict) or not entries:
+                continue
+            self.dicts.append((position, entries, len(entries)))
+            base, scope = followed.names[position][:2]
             for key in entries:
                 if key == "step":
                     if counted:
                         continue  # one parameter's count stands for all
                     counted = True
-                _flatten("%s.%s" % (base, key), entries[key], found, numbers)
-        scope = followed.names[i][1]
-        for j in range(len(found)):
-            if len(found[j]) == 2:
-                name, t = _head(followed, *found[j]) if type(found[j][1]) in tensors._plain else found[j]
-                found[j] = (name, t, scope)
-    if found:
-        ids = [name for name, _t, _s in found]
-        if ids != followed.moment_ids:
-            followed.moment_ids = ids
-            followed.moment_names = [(name, scope, followed.op) for name, _t, scope in found]
-        followed.moments.record(followed.moment_names, [t for _n, t, _s in found], flags)
-        core.saw("moment", len(found))
-    if numbers:
-        _record_numbers(followed, numbers)
+                self._add(base + "." + str(key), scope, followed.op, entries, key, 0)
+
+    def _add(self, name, scope, op, holder, key, depth):
+        value = holder[key]
+        if tensors.is_tensor(value):
+            if value.numel() > HEAD and type(value) in tensors._plain and value.is_contiguous():
+                name += "[:%d]" % HEAD
+            self.tensors.append([holder, key, None, None])
+            self.names.append((name, scope, op))
+        elif isinstance(value, (bool, int, float)):
+            self.numbers.append((name, holder, key))
+        elif isinstance(value, dict) and depth < 3:
+            self.nested = True
+            for inner in dict.keys(value):
+                self._add("%s[%r]" % (name, inner), scope, op, value, inner, depth + 1)
+        elif isinstance(value, (list, tuple)) and depth < 3:
+            self.nested = True
+            for i in range(len(value)):
+                self._add("%s[%d]" % (name, i), scope, op, value, i, depth + 1)
+
+    def values(self):
+        """What to record, in the order of the names; None when something has changed its kind."""
+        if not all(isinstance(_entry(holder, key), (int, float)) for _name, holder, key in self.numbers):
+            return None
+        found = []
+        for row in self.tensors:
+            holder = row[0]
+            value = holder.get(row[1]) if isinstance(holder, dict) else holder[row[1]]
+            if value is not row[2]:
+                if not tensors.is_tensor(value):
+                    return None
+                row[2], row[3] = value, _head(value)
+            elif row[3] is not value and row[3].data_ptr() != value.data_ptr():
+                row[3] = _head(value)
+            found.append(row[3])
+        return found
+
+
+def _entry(holder, key):
+    return holder.get(key) if isinstance(holder, dict) else holder[key]
+
+
+def _head(t):
+    """The first elements of a large moment, as a view."""
+    if t.numel() <= HEAD or type(t) not in tensors._plain or not t.is_contiguous():
+        return t
+    with tensors._torch.no_grad():
+        return t.detach().view(-1)[:HEAD]
+
+
+def _record_moments(followed, optimizer, parameters, flags):
+    state = optimizer.state
+    moments = followed.found
+    values = moments.values() if moments is not None and moments.current(state, parameters) else None
+    if values is None:
+        moments = followed.found = Moments()
+        moments.look(followed, state, parameters)
+        values = moments.values()
+    if values:
+        followed.moments.record(moments.names, values, flags)
+        core.saw("moment", len(values))
+    if moments.numbers:
+        _record_numbers(followed, [(name, float(holder[key])) for name, holder, key in moments.numbers])
 
 
 def _record_numbers(followed, numbers):
@@ -249,7 +311,7 @@ def after_step(optimizer, args, kwargs):
     _refresh(followed, optimizer)
     rng.check(followed.op)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    flags = STATS | SKETCH if S.step % STATS_EVERY == 0 else SKETCH
+    flags = STATS | SKETCH if S.step % WEIGHT_STATS_EVERY == 0 else SKETCH
     followed.weights.record(followed.names, parameters, flags)
     core.saw("weight", len(parameters))
     if S.level >= TENSORS:

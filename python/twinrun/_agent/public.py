@@ -50,9 +50,9 @@ def _record(name, array):
     pending = tensors.pending()
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, getattr(torch, "Tensor", ())):
-        pending.add(phase, kind, name, array, scope, "", "", flags)
+        pending.add(phase, kind, name, array, scope, "", None, flags)
     else:
-        buffers.add(pending, phase, kind, name, array, scope, "", "", flags)
+        buffers.add(pending, phase, kind, name, array, scope, "", None, flags)
     pending.flush()
     core.saw(_SEEN.get(kind, "value"))
 

@@ -16,6 +16,8 @@ from .native import INIT, RNG, STATE, TENSORS
 
 _sources = []       # in the order in which they became known
 _private = {}       # id(generator) -> source, for generators handed to loaders; the latest ones
+_names = set()      # libraries whose generators are known
+_cuda = None
 _adopted = 0
 PRIVATE = 8
 _torch = None
@@ -85,22 +87,24 @@ def _numpy_source(numpy):
 
 def _discover():
     """Generators appear as libraries are imported and devices initialised."""
-    names = {source.name for source in _sources}
-    numpy = sys.modules.get("numpy")
-    if "numpy" not in names and numpy is not None and hasattr(numpy, "random"):
-        source = _numpy_source(numpy)
-        if source is not None:
-            _sources.append(source)
-    cuda = getattr(_torch, "cuda", None)
-    if cuda is not None and cuda.is_initialized() and "torch.cuda:0" not in names:
-        for i, generator in enumerate(cuda.default_generators):
+    if "numpy" not in _names:
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and hasattr(numpy, "random"):
+            _names.add("numpy")
+            source = _numpy_source(numpy)
+            if source is not None:
+                _sources.append(source)
+    if "torch.cuda" not in _names and _cuda is not None and _cuda.is_initialized():
+        _names.add("torch.cuda")
+        for i, generator in enumerate(_cuda.default_generators):
             _sources.append(Source("torch.cuda:%d" % i, _read_torch(generator), True))
 
 
 def arm(torch):
     """Takes the states as they are now, before the user's code has seeded anything."""
-    global _torch
+    global _torch, _cuda
     _torch = torch
+    _cuda = getattr(torch, "cuda", None)
     _sources.append(Source("torch.cpu", _read_torch(torch.default_generator), True))
     _sources.append(_python_source())
     _discover()
@@ -145,19 +149,20 @@ def adopt(generator):
 
 def check(consumer, where=None):
     """A boundary: what moved since the last one was consumed by `consumer`. `where`: source lines, looked up if needed."""
-    if not _wanted():
+    if S.level < TENSORS:
         return
-    site = None
+    digest = S.lib.quick_digest
     for source in _sources:
         try:
-            now = source.look()
+            address, size, _keep = source.read()
         except RuntimeError:
             continue  # a device generator inside a graph capture
+        now = digest(address, size)
         if now != source.known:
             source.known, source.used = now, True
-            if site is None:
-                site = where if where is not None else sites.user()
-            source.record(RNG, consumer, site)
+            if where is None:
+                where = sites.user()
+            source.record(RNG, consumer, where)
             core.saw("state")
 
 

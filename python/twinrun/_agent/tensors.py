@@ -134,7 +134,7 @@ class Pending:
         self.count = self.bytes = self.kept = 0
         self.keep = []
 
-    def add(self, phase, kind, name, t, scope="", op="", site="", flags=STATS | SKETCH, role=None):
+    def add(self, phase, kind, name, t, scope="", op="", site=None, flags=STATS | SKETCH, role=None):
         """One tensor, of whatever sort."""
         kept = self.count
         try:
@@ -227,7 +227,7 @@ class Table:
     def __init__(self, phase, kind, flags=STATS | SKETCH):
         self.phase, self.kind, self.flags = phase, kind, flags
         self.items = Items(16)
-        self.rows = []      # (pointer, shape, contiguous) of each fast row
+        self.rows = []      # [pointer, shape, dtype] of each contiguous host tensor, None for what needs a closer look
         self.names = None
         self.bytes = 0
         self.pending = Pending()
@@ -344,7 +344,7 @@ def _is_array(value):
     return numpy is not None and type(value) is getattr(numpy, "ndarray", None)
 
 
-def add_any(pending, phase, kind, name, value, scope="", op="", site="", flags=STATS | SKETCH):
+def add_any(pending, phase, kind, name, value, scope="", op="", site=None, flags=STATS | SKETCH):
     """A tensor, or a NumPy array by way of the buffer protocol."""
     if isinstance(value, _torch.Tensor):
         return pending.add(phase, kind, name, value, scope, op, site, flags)

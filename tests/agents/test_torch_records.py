@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the hooks record, job by job: names, phases, occurrences, steps. The double of the library keeps the records."""
+import hashlib
+
+import pytest
+from torch_observed import observed
+
+pytestmark = pytest.mark.usefixtures("python")
+
+NET = ["a.weight", "a.bias", "norm.weight", "norm.bias", "b.weight", "b.bias"]
+BUFFERS = ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
+
+
+# ---------------------------------------------------------------- one ordinary training loop
+
+def test_first_weights_and_buffers_come_once_before_the_first_update():
+    job = observed("train")
+    first = job.select(phase="init", kind="weight")
+    assert [r["name"] for r in first] == ["a.weight", "a.bias", "norm.weight", "norm.bias", *BUFFERS, "b.weight", "b.bias"]
+    assert {(r["step"], r["scope"]) for r in first} == {(0, "Net")}
+    assert {r["name"]: r["op"] for r in first}["norm.weight"] == "BatchNorm1d"
+    update = next(r for r in job.select(kind="weight", phase="optimizer") if r["name"] == "a.weight")
+    assert first[0]["link"] < update["link"] and first[0]["digest"] != update["digest"]
+
+
+def test_every_step_has_gradients_weights_moments_and_hyperparameters():
+    job = observed("train")
+    for step in range(3):
+        assert job.names(step=step, kind="gradient") == NET
+        assert job.names(step=step, kind="weight", phase="optimizer") == NET + BUFFERS
+        moments = [name + part for name in NET for part in (".exp_avg", ".exp_avg_sq")]
+        assert job.names(step=step, kind="moment") == ["a.weight.step", *moments]
+        assert job.names(step=step, kind="hyper") == ["lr[0]", "betas[0][0]", "betas[0][1]", "eps[0]", "weight_decay[0]",
+                                                      "initial_lr[0]"]
+    rates = [r["digest"] for r in job.select(kind="hyper", name="lr[0]")]
+    assert len(set(rates)) == 3 and job.select(step=3) == []
+
+
+def test_weights_are_those_that_the_step_leaves():
+    """The oracle: weight after step k is what the gradient of step k+1 is taken at, so repeating the job gives the digest."""
+    job = observed("train")
+    import torch
+
+    torch.manual_seed(0)
+    weight = torch.nn.Linear(4, 8).weight
+    content = weight.detach().numpy().tobytes()
+    want = hashlib.sha256(repr((10, [8, 4])).encode() + content).hexdigest()[:16]
+    assert job.select(phase="init", name="a.weight")[0]["digest"] == want
+
+
+def test_batches_come_with_their_indices_and_the_loader_s_label():
+    job = observed("train")
+    assert job.names(phase="data") == ["sample indices", "batch[0]", "batch[1]"] * 3
+    assert {r["scope"] for r in job.select(phase="data")} == {"DataLoader"}
+    assert {r["op"] for r in job.select(kind="indices")} == {"RandomSampler"}
+    assert job.select(kind="batch")[0]["shape"] == [4, 4]
+
+
+def test_consumers_of_the_generator_are_named_with_their_line():
+    job = observed("train")
+    first = [(r["op"], r["site"].split("\n")[0]) for r in job.select(phase="rng", step=0)]
+    assert [op for op, _site in first] == ["DataLoader.__iter__", "RandomSampler", "Dropout", ""]
+    assert first[0][1].endswith("train.py:25 in <module>") and first[2][1].endswith("train.py:15 in forward")
+    assert [r["op"] for r in job.select(phase="rng", step=1)] == ["Dropout", ""]
+    assert job.select(phase="rng", step=1)[1]["digest"] == job.select(phase="rng", step=1)[0]["digest"]
+
+
+def test_a_loss_module_s_output_is_the_loss_once():
+    job = observed("train")
+    assert [(r["name"], r["op"]) for r in job.select(kind="loss")] == [("loss", "CrossEntropyLoss")] * 3
+
+
+def test_levels_add_to_each_other():
+    low, middle, high = (observed("train", level) for level in ("steps", "tensors", "modules"))
+    assert {r["kind"] for r in low.records} == {"batch", "weight", "loss"}
+    assert {r["kind"] for r in middle.records} > {"gradient", "moment", "state", "indices", "activation", "hyper"}
+    assert middle.names(kind="activation", step=0) == ["output"]
+    assert high.names(kind="activation", step=0) == ["a", "norm", "drop", "b", "output"]
+
+
+def test_coverage_is_noted():
+    job = observed("train")
+    assert job.note("seen.gradient") == "18" and job.note("seen.batch") == "6" and job.note("seen.output") == "3"
+    assert job.note("torch.version") and "optimizer hooks" in job.note("armed") and job.note("unarmed") is None
+
+
+# ---------------------------------------------------------------- when a step ends
+
+def test_two_optimizers_that_alternate_make_one_step_of_both():
+    job = observed("gan")
+    assert [job.steps(kind="weight", phase="optimizer", scope=s, name="0.bias") for s in ("Sequential", "Sequential#2")] == [[0, 1, 2]] * 2
+    assert job.steps(kind="loss") == [0, 0, 1, 1, 2, 2]
+    assert "0.weight.momentum_buffer" in job.names(step=0, kind="moment", scope="Sequential")
+
+
+def test_optimizers_that_do_not_alternate_end_a_step_each():
+    job = observed("critic")
+    assert job.steps(kind="weight", phase="optimizer", name="bias", scope="Linear") == [0, 0, 1, 2, 4, 5, 6, 7]
+    assert job.steps(kind="weight", phase="optimizer", name="bias", scope="Linear#2") == [3, 8]
+
+
+def test_each_backward_of_a_closure_is_an_occurrence():
+    job = observed("lbfgs")
+    losses = job.steps(kind="loss")
+    assert losses.count(0) > 1 and losses == sorted(losses) and set(losses) == {0, 1}
+    name = job.names(kind="gradient")[0]
+    assert job.steps(kind="gradient", name=name) == losses
+    assert job.steps(kind="weight", phase="optimizer", name=name) == [0, 1]
+
+
+def test_accumulated_backwards_share_a_step():
+    job = observed("accumulation")
+    assert job.steps(kind="loss") == [0, 0, 1, 1] and job.steps(kind="gradient", name="bias") == [0, 1]
+
+
+def test_a_step_left_out_by_the_scaler_is_a_step_with_its_gradients():
+    job = observed("scaler")
+    assert job.steps(kind="moment", name="step skipped") == [1]
+    assert job.steps(kind="weight", phase="optimizer", name="bias") == [0, 2, 3]
+    assert job.steps(kind="gradient", name="bias") == [0, 1, 2, 3]
+    scales = [r["digest"] for r in job.select(kind="hyper", name="loss scale")]
+    assert len(scales) == 4 and scales[1] != scales[2]
+
+
+def test_updates_by_hand_end_a_step():
+    job = observed("by_hand")
+    assert job.steps(kind="loss") == list(range(9))
+    assert job.steps(kind="weight", phase="optimizer", name="weight") == [0, 1, 2]
+    assert job.steps(kind="weight", phase="optimizer", name="leaf#1")[:3] == [3, 4, 5]
+    assert job.steps(kind="gradient", name="leaf#1") == [3, 4, 5, 6, 7, 8]
+
+
+def test_evaluation_only_makes_a_step_of_every_forward():
+    job = observed("evaluation")
+    assert job.steps(kind="activation") == [0, 1, 2, 3, 4] and job.steps(kind="batch") == [0, 1, 2, 3, 4]
+
+
+# ---------------------------------------------------------------- the other rooms
+
+def test_checkpoints_are_digested_without_their_plain_values():
+    one, other = observed("saving", args=("1.5",)), observed("saving", args=("2.5",))
+    files = one.select(phase="checkpoint", kind="file")
+    assert [r["name"] for r in files] == ["a.pt", "model.pt", "(BytesIO)", "plain.pt"]
+    assert [r["digest"] for r in files] == [r["digest"] for r in other.select(phase="checkpoint", kind="file")]
+    texts = [value for key, value in one.notes if key == "checkpoint.values"]
+    assert texts[0].startswith("step 1 a.pt\n") and "['saved_at'] = 1.5" in texts[0]
+    assert texts[0].replace("1.5", "2.5") == [value for key, value in other.notes if key == "checkpoint.values"][0]
+
+
+def test_recomputed_activations_are_marked():
+    job = observed("checkpointing", "modules")
+    again = [r for r in job.select(step=0, kind="activation") if r["recomputed"]]
+    first = {r["name"]: r["digest"] for r in job.select(step=0, kind="activation") if not r["recomputed"]}
+    assert {"a", "a.linear", "a.drop", "b.linear"} <= {r["name"] for r in again}
+    assert all(r["digest"] == first[r["name"]] for r in again) and set(first) == {"a.linear", "a.drop", "a", "b.linear", "b.drop", "b", "output"}
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_loader_workers_keep_their_own_steps(start):
+    job = observed("loaders", args=(start,))
+    workers = {r["process"] for r in job.records} - {"main"}
+    assert workers == {"loader worker 0", "loader worker 1", "loader worker 0 (process 3)", "loader worker 1 (process 4)"}
+    for worker in workers:
+        mine = job.select(process=worker)
+        assert {r["step"] for r in mine} == {0, 1} and len([r for r in mine if r["kind"] == "indices"]) == 2
+        assert {r["name"] for r in mine if r["phase"] == "rng"} == {"torch.cpu", "python.random", "numpy"}
+        assert {r["op"] for r in mine if r["phase"] == "rng"} == {"Data", ""}
+    batches = job.select(process="main", kind="batch")
+    assert [r["name"] for r in batches[:2]] == ["batch[0]", "batch, plain values"] and len(batches) == 16
+    assert len(job.select(process="main", kind="indices")) == 8
+
+
+def test_ranks_show_local_and_reduced_gradients_and_collectives():
+    job = observed("ranks")
+    assert {(r["rank"], r["process"]) for r in job.records} == {(0, "main"), (1, "main")}
+    local, final = ([{r["digest"] for r in job.select(kind=kind, name="weight", step=0)}] for kind in ("gradient (local)", "gradient"))
+    assert len(local[0]) == 2 and len(final[0]) == 1
+    calls = [(r["kind"], r["name"]) for r in job.select(phase="collective", rank=0)]
+    assert calls == [("in", "all_reduce"), ("out", "all_reduce")] * 2 + [
+        ("in", "all_gather"), ("out", "all_gather[0]"), ("out", "all_gather[1]"), ("in", "broadcast"), ("out", "broadcast")]
+    outs = [[r["digest"] for r in job.select(phase="collective", kind="out", rank=rank)] for rank in (0, 1)]
+    assert outs[0] == outs[1]
+
+
+def test_strange_tensors_are_taken_apart_or_recorded_as_unobserved():
+    job = observed("odd")
+    assert job.names(step=0, kind="gradient") == ["weight.indices", "weight.values"]
+    outputs = {r["name"]: r for r in job.select(kind="activation", scope="Wrapper")}
+    assert set(outputs) == {f"output['{n}']" for n in ("plain", "meta", "f8", "negative", "empty", "expanded", "mkldnn")} | {
+        "output['list'][0].indices", "output['list'][0].values", "output['list'][1]", "output['list'][2]", "output['list'][3]"}
+    assert [n for n, r in outputs.items() if r["unobserved"]] == ["output['meta']"]
+    assert outputs["output['f8']"]["dtype"] == 16 and outputs["output['list'][3]"]["shape"] == [2, 4]
+
+
+# ---------------------------------------------------------------- operations
+
+def test_operations_have_inputs_outputs_modules_and_lines():
+    job = observed("train", "ops")
+    seen = job.select(phase="kernel", step=1)
+    forward = [r for r in seen if r["op"] == "aten::addmm" and r["scope"] == "a"]
+    assert [(r["kind"], r["name"]) for r in forward] == [("in", f"aten::addmm.in{i}") for i in range(3)] + [("out", "aten::addmm.out0")]
+    assert forward[-1]["links"] == [r["link"] for r in forward[:3]]
+    assert forward[-1]["digest"] == job.select(step=1, kind="activation", name="a")[0]["digest"]
+    assert forward[0]["site"].split("\n")[0].endswith("train.py:15 in forward")
+
+
+def test_backward_operations_carry_the_line_of_their_forward():
+    seen = observed("train", "ops").select(phase="kernel", step=1)
+    norm = [r for r in seen if r["op"] == "aten::native_batch_norm_backward"]
+    assert {r["scope"] for r in norm} == {"norm"}
+    assert {r["site"].split("\n")[0].rsplit("/", 1)[-1] for r in norm} == {"train.py:15 in forward"}
+
+
+def test_drawing_operations_have_their_generator_as_an_input_and_not_what_they_overwrite():
+    seen = observed("train", "ops").select(phase="kernel", op="aten::bernoulli_", step=1)
+    assert [(r["kind"], r["name"]) for r in seen] == [("in", "aten::bernoulli_.generator"), ("out", "aten::bernoulli_.out0")]
+
+
+def test_two_runs_at_operation_level_are_equal_record_by_record():
+    """Nothing uninitialised is recorded, and nothing that depends on the process."""
+    one = observed("checkpointing", "ops")
+    other = observed("checkpointing", "ops", extra=(("SECOND", "1"), ("MALLOC_PERTURB_", "99")))
+    same = [[(r["step"], r["phase"], r["kind"], r["name"], r["scope"], r["site"], r["digest"]) for r in job.records] for job in (one, other)]
+    assert len(same[0]) > 100 and same[0] == same[1]
+
+
+def test_a_window_limits_operations_to_its_steps():
+    job = observed("train", "ops:1:1")
+    assert set(job.steps(phase="kernel")) == {1}
+    assert set(job.steps(kind="activation", name="a")) == {1} and job.steps(kind="activation", name="output") == [0, 1, 2]

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two ranks made by torch.multiprocessing.spawn: DDP, and collectives called from Python, one of them asynchronous."""
+import os
+import socket
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+
+def run(rank, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4) * (rank + 1)).sum().backward()
+        optimizer.step()
+    t = torch.ones(2) * rank
+    dist.all_reduce(t)
+    dist.all_reduce(t, async_op=True).wait()
+    gathered = [torch.zeros(2) for _ in range(2)]
+    dist.all_gather(gathered, t)
+    dist.broadcast(t, 0)
+    if rank == 0:
+        print(model.module.weight.sum().item(), t.tolist(), [g.tolist() for g in gathered])
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        free = s.getsockname()[1]
+    multiprocessing.spawn(run, (free,), 2)
