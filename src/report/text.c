@@ -292,22 +292,16 @@ static void suggest(struct page *p, bool *said, struct tw_buf *command, const ch
     tw_buf_free(command);
 }
 
-static bool computed(const struct twin_finding *f)
-{
-    return f->phase == TWIN_PHASE_FORWARD || f->phase == TWIN_PHASE_BACKWARD || f->phase == TWIN_PHASE_COLLECTIVE ||
-           f->phase == TWIN_PHASE_OPTIMIZER;
-}
-
 static void next(struct page *p, const struct twin_report *r)
 {
     const struct twin_verdict *v = r->verdict;
     struct tw_buf b = {0};
     char x[16], y[16];
-    bool said = false, again = r->verb && strcmp(r->verb, "zoom") == 0;
+    bool said = false;
     if (v->outcome == TWIN_DIFFER && v->first && tw_is_record(v->first)) {
         tw_buf_printf(&b, "twinrun show %s --step %u", run_name(r, other_run(v), y), v->first->step_b);
         suggest(p, &said, &b, "every record of that step");
-        if (computed(v->first) && !v->first->op[0] && r->run_count > 1 && !again) {
+        if (r->can_zoom && r->run_count > 1) {
             tw_buf_printf(&b, "twinrun zoom %s %s", run_name(r, 0, x), run_name(r, other_run(v), y));
             suggest(p, &said, &b, "name the operation");
         } else if (r->command && v->runs < 10) {
