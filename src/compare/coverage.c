@@ -112,9 +112,9 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_s
         own |= k.values != 0;
         if (k.unread)
             tw_cmp_unseen(c, "%zu records of rank %d whose contents could not be read", k.unread, k.p->rank);
-        if (scans[i].tail_unknown)
+        if (scans[i].tail_unknown && !scans[i].pair->auxiliary)
             tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", k.p->rank, tw_proc_role(k.p));
-        if (k.p->info->steps > 0 && scans[i].steps_compared > 0)
+        if (k.p->info->steps > 0 && scans[i].steps_compared > 0 && !scans[i].pair->auxiliary)
             stepping(c, &scans[i], &k);
         else
             c->v->records_compared += k.p->info->records;

@@ -67,7 +67,11 @@ struct tw_side {
     bool damaged;            /* a trace could not be opened */
 };
 
-struct tw_pair { struct tw_proc *a, *b; bool auxiliary; /* has no steps of its own while others have */ };
+struct tw_pair {
+    struct tw_proc *a, *b;
+    bool auxiliary; /* a worker of another process, or without steps of its own while others have some */
+    bool recut;     /* its scan found the same records in other steps */
+};
 
 int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err);
 void tw_side_close(struct tw_side *side);
@@ -190,6 +194,7 @@ struct tw_scan {
     uint64_t equal_records;
     uint64_t steps_compared;
     bool local_seen, local_differs; /* local gradients in the step where they part */
+    bool recut;                   /* threads: the same records, cut into steps in another way */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
 };
 
@@ -203,6 +208,10 @@ void tw_scan_free(struct tw_scan *s);
 /* Differences of one step after --ignore and the idle-generator rule; views and diff are the caller's to free. */
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
                  struct tw_stepdiff *d, struct twin_error *err);
+
+/* ---- streams.c: are all records of every thread and scope equal from beginning to end, however they were cut into steps?
+ * False when only one thread recorded, or details were dropped. */
+bool tw_streams_equal(struct tw_cmp *c, const struct tw_pair *p);
 
 /* ---- steps.c: one small entry per finished step */
 struct tw_step_entry { uint64_t hash; uint32_t records; uint16_t phases; bool known; };

@@ -88,7 +88,7 @@ struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a,
     for (size_t i = 0; i < count; i++) {
         const struct tw_pair *p = &pairs[i];
         int64_t x = (int64_t)p->a->info->steps, y = (int64_t)p->b->info->steps - shift;
-        if (x == y || (c->o->steps_given && x >= c->o->steps && y >= c->o->steps))
+        if (x == y || p->auxiliary || p->recut || (c->o->steps_given && x >= c->o->steps && y >= c->o->steps))
             continue;
         if (!ended_well || c->o->arms) {
             tw_cmp_note(c, "rank %d: only the %lld steps both have were compared", p->a->rank, (long long)(x < y ? x : y) + (shift < 0 ? shift : 0));

@@ -230,7 +230,7 @@ static int find_shift(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, co
     return 0;
 }
 
-static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const struct tw_pair *pairs, size_t n, int64_t shift,
+static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair *pairs, size_t n, int64_t shift,
                     struct scans *scans, struct twin_error *err)
 {
     scans->s = tw_calloc(n, sizeof *scans->s);
@@ -246,6 +246,7 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, cons
         int rc = scan_one(c, &pairs[i], a, b, shift, s, err);
         if (rc != 0)
             return rc;
+        pairs[i].recut = s->recut;
     }
     return 0;
 }

@@ -23,7 +23,8 @@ static int by_rank_role_start(const void *x, const void *y)
     return strcmp(a->path, b->path);
 }
 
-static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, bool *no_memory)
+/* silent: what processes without any record say that they could not see. */
+static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, struct tw_texts *silent, bool *no_memory)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_trace *t = NULL;
@@ -42,20 +43,23 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, b
         return;
     }
     const struct twin_trace_info *info = twin_trace_info(t);
-    side->closed &= info->closed;
     if (info->records == 0 && info->dropped == 0 && info->steps == 0) {
         /* A process in which the agent sat and saw nothing (a shell, a launcher) corresponds to nothing. Its notes count. */
         const char *key, *value;
         for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
             if (strcmp(key, "unarmed") == 0)
                 tw_texts_add(c, &c->unarmed, tw_cmp_text(c, "%s: %s", tw_starts(info->role, "main") ? "process" : info->role, value));
+            else if (strcmp(key, "unseen") == 0)
+                tw_texts_add(c, silent, tw_cmp_text(c, "run %zu: %s", side->index + 1, value));
         twin_trace_close(t);
         return;
     }
     struct tw_proc *p = &side->proc[side->count++];
     *p = (struct tw_proc){.trace = t, .info = info, .path = path, .rank = info->rank};
-    if (info->steps > side->steps)
-        side->steps = info->steps;
+    if (tw_starts(tw_proc_role(p), "main")) { /* a worker may be killed with its work done, and counts as it likes */
+        side->closed &= info->closed;
+        side->steps = info->steps > side->steps ? info->steps : side->steps;
+    }
     if (info->world > side->world)
         side->world = info->world;
     if (info->tail_bytes > 0 && info->closed)
@@ -65,11 +69,15 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, b
 
 int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err)
 {
+    struct tw_texts silent = {0};
     bool no_memory = false;
     *side = (struct tw_side){.run = run, .index = index, .world = 1, .closed = true};
     side->proc = tw_calloc(run->trace_count, sizeof *side->proc);
     for (size_t i = 0; side->proc && !no_memory && i < run->trace_count; i++)
-        open_one(c, side, run->traces[i], &no_memory);
+        open_one(c, side, run->traces[i], &silent, &no_memory);
+    for (size_t i = 0; i < silent.n && side->count == 0; i++) /* a launcher's silence means nothing beside its workers' records */
+        tw_cmp_unseen(c, "%s", silent.s[i]);
+    tw_texts_free(&silent);
     if (!side->proc || no_memory) {
         tw_side_close(side);
         return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the traces of %s", run->dir);
@@ -174,7 +182,8 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
         qsort(*pairs, *count, sizeof **pairs, pair_order);
     for (size_t i = 0; i < *count; i++) {
         struct tw_pair *p = &(*pairs)[i];
-        p->auxiliary = p->a->info->steps == 0 && p->b->info->steps == 0 && (a->steps > 0 || b->steps > 0);
+        bool stepless = p->a->info->steps == 0 && p->b->info->steps == 0 && (a->steps > 0 || b->steps > 0);
+        p->auxiliary = stepless || !tw_starts(tw_proc_role(p->a), "main");
     }
     return 0;
 }

@@ -356,6 +356,24 @@ static int find_order(struct tw_cmp *c, uint32_t from, uint32_t limit, struct tw
     return 0;
 }
 
+/* Takes back a difference that is only in which step a thread's record fell into. */
+static void take_recut(struct tw_cmp *c, struct tw_scan *out)
+{
+    tw_findings_free(&out->origins);
+    tw_findings_free(&out->order);
+    out->found = out->local_seen = out->local_differs = false;
+    out->recut = true;
+    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_ORDER, TWIN_PHASE_NONE, TWIN_KIND_ORDER);
+    if (!f)
+        return;
+    f->rank = out->pair->a->rank;
+    f->step_a = f->step_b = out->step;
+    tw_finding_set(c, &f->layer, tw_cmp_copy(c, "schedule"));
+    tw_finding_set(c, &f->name, tw_cmp_copy(c, "threads"));
+    tw_finding_set(c, &f->text, tw_cmp_copy(c, "several threads train at once and share the count of steps: their records are equal, the steps they fall into are not"));
+    tw_findings_take(c, &out->order, f);
+}
+
 /* Steps both have: a's steps [0, end) correspond to b's [shift, end + shift). */
 static uint64_t common_end(const struct tw_pair *p, int64_t shift)
 {
@@ -396,6 +414,10 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
         int rc = find_order(c, start, (uint32_t)values_equal_to, out, err);
         if (rc != 0)
             return rc;
+    }
+    if (out->found && shift == 0 && limit == UINT32_MAX && tw_side_complete(a) && tw_side_complete(b) && tw_streams_equal(c, p)) {
+        take_recut(c, out);
+        return 0;
     }
     bool same_end = (int64_t)p->a->info->steps + shift == (int64_t)p->b->info->steps;
     bool partial_a = !tw_side_complete(a) || tw_side_failed(a), partial_b = !tw_side_complete(b) || tw_side_failed(b);

@@ -764,6 +764,72 @@ static void rank_whose_gradient_parts(void **state)
     twin_verdict_free(v);
 }
 
+/* Threads that share the step counter: their records fall into other steps in every run, and are the same. */
+static void threads_cut_steps_as_they_like(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            s[i] = synth_new("threads");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            for (int k = 0, done[2] = {0, 0}; k < 20; k++) {
+                int thread = i == 0 ? k % 2 : k < 10; /* turn by turn, or one after the other */
+                float x[2] = {(float)done[thread]++, differ && i && k == 13 ? 2 : 1};
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .role = thread ? "thread" : NULL}, x, 2);
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w", .role = thread ? "thread" : NULL}, x, 2);
+                if (i == 0 || k != 7)
+                    twin_writer_step_end(w);
+            }
+        }
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        expect_outcome(v, differ ? TWIN_DIFFER : TWIN_SAME);
+        if (!differ)
+            assert_int_equal(v->benign_count, 1);
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
+/* A worker's own steps ask for no weights, and what parts in it comes before the batch it parts in. */
+static void loader_workers(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            struct synth_model m;
+            synth_model_init(&m, 6);
+            if (differ && i) {
+                m.disturb[0].place = AT_BATCH;
+                m.disturb[0].step = 4;
+                m.disturb[0].by = 1;
+                m.disturbances = 1;
+            }
+            s[i] = synth_new("workers");
+            synth_train(&m, synth_process(s[i], 0, 1, NULL));
+            struct twin_writer *w = synth_process(s[i], 0, 1, "loader worker 0");
+            for (int k = 0; k < 9; k++) {
+                float state_of[2] = {(float)k, differ && i && k == 2 ? 1 : 0};
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_RNG, .kind = TWIN_KIND_STATE, .name = "numpy", .op = "augment"}, state_of, 2);
+                twin_writer_step_end(w);
+            }
+        }
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        if (differ) {
+            expect_first(v, 4, TWIN_PHASE_RNG, TWIN_KIND_STATE, "numpy");
+            assert_string_equal(v->first->process, "loader worker 0");
+        } else {
+            expect_outcome(v, TWIN_SAME);
+            assert_int_equal(v->steps_a, 6);
+        }
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
 static void missing_rank(void **state)
 {
     (void)state;
@@ -1062,6 +1128,8 @@ int main(void)
         cmocka_unit_test(no_steps),
         cmocka_unit_test(unarmed_trainer_is_unseen),
         cmocka_unit_test(rank_whose_gradient_parts),
+        cmocka_unit_test(threads_cut_steps_as_they_like),
+        cmocka_unit_test(loader_workers),
         cmocka_unit_test(missing_rank),
         cmocka_unit_test(classes_of_five),
         cmocka_unit_test(tolerance),
