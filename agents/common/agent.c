@@ -249,6 +249,7 @@ static void child_after_fork(void)
 {
     int saved_errno = errno;
     tw_progress_forget();
+    tw_record_forget();
     tw_alerts_forget();
     announced_kind = 0;
     if (fork_unprepared) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records: digest on the calling thread, then push. Whatever comes in, nothing here fails visibly. */
+#include "crew.h"
 #include "state.h"
 
 #include <string.h>
@@ -109,44 +110,150 @@ uint32_t tw_agent_layout(int dtype, uint32_t ndim, const int64_t *shape)
 /* The flags of an item that are the trace's. */
 #define KNOWN_FLAGS (TWIN_REC_RECOMPUTED | TWIN_REC_UNOBSERVED | TWIN_REC_UNORDERED | TWIN_REC_OFFSET)
 
-static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *item, bool sketch_step, const uint64_t *links,
-                           uint32_t link_count)
-{
+/* What is found about one item. */
+struct found {
+    struct twin_digest digest;
     struct twin_stats stats;
     struct twin_sketch sketch;
+    bool want_stats, want_sketch, failed;
+};
+
+static void want(struct found *f, const struct tw_agent_item *item, bool sketch_step)
+{
+    f->want_stats = item->flags & TW_ITEM_STATS;
+    f->want_sketch = sketch_step && item->flags & TW_ITEM_SKETCH && item->dtype != TWIN_BYTES;
+    f->failed = false;
+}
+
+static void look(struct found *f, const struct tw_agent_item *item)
+{
+    if (item->flags >> 8 & TWIN_REC_UNOBSERVED)
+        return;
+    int64_t count = item->count > INT64_MAX ? INT64_MAX : (int64_t)item->count;
+    struct twin_tensor t = {.data = item->data, .dtype = (enum twin_dtype)item->dtype, .ndim = item->ndim,
+                            .shape = item->shape, .strides = item->strides, .global_offset = item->global_offset};
+    if (!item->shape) {
+        t.ndim = 1;
+        t.shape = &count;
+        t.strides = NULL;
+    }
+    if (f->want_sketch)
+        f->sketch.k = TWIN_SKETCH_DEFAULT;
+    f->failed = twin_fingerprint(&t, &f->digest, f->want_stats ? &f->stats : NULL, f->want_sketch ? &f->sketch : NULL, NULL) != 0;
+}
+
+static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *item, const struct found *f, const uint64_t *links,
+                           uint32_t link_count)
+{
     struct twin_observation o = {.series = item->series, .layout = item->layout, .flags = item->flags >> 8 & KNOWN_FLAGS,
                                  .global_offset = item->global_offset, .links = links, .link_count = link_count};
     if (item->global_offset)
         o.flags |= TWIN_REC_OFFSET;
     if (link_count)
         o.flags |= TWIN_REC_LINKS;
-    if (!(o.flags & TWIN_REC_UNOBSERVED)) {
-        int64_t count = item->count > INT64_MAX ? INT64_MAX : (int64_t)item->count;
-        struct twin_tensor t = {.data = item->data, .dtype = (enum twin_dtype)item->dtype, .ndim = item->ndim,
-                                .shape = item->shape, .strides = item->strides, .global_offset = item->global_offset};
-        if (!item->shape) {
-            t.ndim = 1;
-            t.shape = &count;
-            t.strides = NULL;
-        }
-        bool want_stats = item->flags & TW_ITEM_STATS;
-        bool want_sketch = sketch_step && item->flags & TW_ITEM_SKETCH && t.dtype != TWIN_BYTES;
-        if (want_sketch)
-            sketch.k = TWIN_SKETCH_DEFAULT;
-        if (twin_fingerprint(&t, &o.digest, want_stats ? &stats : NULL, want_sketch ? &sketch : NULL, NULL) != 0) {
-            /* A view that makes no sense: it happened, its contents could not be read. */
-            o.digest = (struct twin_digest){0, 0};
-            o.flags |= TWIN_REC_UNOBSERVED;
-        } else {
-            if (want_stats)
-                o.flags |= TWIN_REC_STATS, o.stats = &stats;
-            if (want_sketch)
-                o.flags |= TWIN_REC_SKETCH, o.sketch = &sketch;
-            if (o.flags & TWIN_REC_OFFSET && !twin_digest_composable(t.dtype, t.global_offset))
-                o.flags |= TWIN_REC_NOT_COMPOSABLE;
-        }
+    if (f->failed) { /* a view that makes no sense: it happened, its contents could not be read */
+        o.flags |= TWIN_REC_UNOBSERVED;
+    } else if (!(o.flags & TWIN_REC_UNOBSERVED)) {
+        o.digest = f->digest;
+        if (f->want_stats)
+            o.flags |= TWIN_REC_STATS, o.stats = &f->stats;
+        if (f->want_sketch)
+            o.flags |= TWIN_REC_SKETCH, o.sketch = &f->sketch;
+        if (o.flags & TWIN_REC_OFFSET && !twin_digest_composable((enum twin_dtype)item->dtype, item->global_offset))
+            o.flags |= TWIN_REC_NOT_COMPOSABLE;
     }
     return twin_writer_record(w, &o);
+}
+
+/* ---- long arrays: digests by several threads, records in order by the caller */
+
+#define LONG_BYTES ((size_t)1 << 20)   /* below that waking a thread costs more than it saves */
+#define PIECE_BYTES ((size_t)1 << 19)  /* of a tensor that is only digested: raw sums of pieces add up */
+#define BATCH 64
+
+struct batch {
+    const struct tw_agent_item *items;
+    size_t n, first_piece[BATCH + 1];
+    _Atomic uint64_t sum_a[BATCH], sum_b[BATCH];
+    struct found found[BATCH];
+};
+
+static struct batch batch;
+static atomic_flag batch_taken = ATOMIC_FLAG_INIT;
+
+static size_t bytes_of(const struct tw_agent_item *item)
+{
+    size_t size = twin_dtype_size((enum twin_dtype)item->dtype);
+    return item->flags >> 8 & TWIN_REC_UNOBSERVED || (size && item->count > SIZE_MAX / 2 / size) ? 0 : (size_t)item->count * size;
+}
+
+/* Whether an item's digest may be put together from pieces. Such an item has at least two. */
+static bool divisible(const struct tw_agent_item *item, const struct found *f)
+{
+    return !f->want_stats && !f->want_sketch && !item->shape && !item->global_offset && item->data && bytes_of(item) > PIECE_BYTES;
+}
+
+static void one_piece(void *user, size_t piece)
+{
+    struct batch *b = user;
+    size_t i = 0;
+    while (b->first_piece[i + 1] <= piece)
+        i++;
+    const struct tw_agent_item *item = &b->items[i];
+    if (b->first_piece[i + 1] - b->first_piece[i] == 1) {
+        look(&b->found[i], item);
+        return;
+    }
+    size_t at = (piece - b->first_piece[i]) * PIECE_BYTES, left = bytes_of(item) - at;
+    struct twin_digest d = twin_digest_bytes((const char *)item->data + at, left < PIECE_BYTES ? left : PIECE_BYTES, at);
+    atomic_fetch_add(&b->sum_a[i], d.a);
+    atomic_fetch_add(&b->sum_b[i], d.b);
+}
+
+/* Digests n <= BATCH items. */
+static void look_at_batch(struct batch *b, const struct tw_agent_item *items, size_t n, bool sketch_step)
+{
+    b->items = items;
+    b->n = n;
+    size_t pieces = 0;
+    for (size_t i = 0; i < n; i++) {
+        want(&b->found[i], &items[i], sketch_step);
+        b->first_piece[i] = pieces;
+        atomic_store(&b->sum_a[i], 0);
+        atomic_store(&b->sum_b[i], 0);
+        pieces += divisible(&items[i], &b->found[i]) ? (bytes_of(&items[i]) + PIECE_BYTES - 1) / PIECE_BYTES : 1;
+    }
+    b->first_piece[n] = pieces;
+    if (!tw_crew_run(one_piece, b, pieces))
+        for (size_t k = 0; k < pieces; k++)
+            one_piece(b, k);
+    for (size_t i = 0; i < n; i++)
+        if (b->first_piece[i + 1] - b->first_piece[i] > 1)
+            b->found[i].digest = (struct twin_digest){atomic_load(&b->sum_a[i]), atomic_load(&b->sum_b[i])};
+}
+
+static bool record_long(struct twin_writer *w, struct tw_agent_item *items, size_t n, bool sketch_step, const uint64_t *links,
+                        uint32_t link_count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n && bytes < LONG_BYTES; i++)
+        bytes += bytes_of(&items[i]);
+    if (bytes < LONG_BYTES || atomic_flag_test_and_set(&batch_taken))
+        return false;
+    for (size_t at = 0; at < n; at += BATCH) {
+        size_t some = n - at < BATCH ? n - at : BATCH;
+        look_at_batch(&batch, items + at, some, sketch_step);
+        for (size_t i = 0; i < some; i++)
+            items[at + i].link = record_one(w, &items[at + i], &batch.found[i], links, link_count);
+    }
+    atomic_flag_clear(&batch_taken);
+    return true;
+}
+
+void tw_record_forget(void)
+{
+    atomic_flag_clear(&batch_taken);
+    tw_crew_forget();
 }
 
 size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count)
@@ -159,8 +266,13 @@ size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *c
     uint32_t every = tw_agent_config.sketch_every;
     bool sketch_step = every && twin_writer_step(w) % every == 0;
     uint32_t links = !consumed ? 0 : consumed_count < TWIN_MAX_LINKS ? (uint32_t)consumed_count : TWIN_MAX_LINKS;
-    for (size_t i = 0; i < n; i++)
-        items[i].link = record_one(w, &items[i], sketch_step, consumed, links);
+    if (!record_long(w, items, n, sketch_step, consumed, links))
+        for (size_t i = 0; i < n; i++) {
+            struct found f;
+            want(&f, &items[i], sketch_step);
+            look(&f, &items[i]);
+            items[i].link = record_one(w, &items[i], &f, consumed, links);
+        }
     twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
     tw_guard_leave(&g);
     return n;
@@ -176,7 +288,10 @@ uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_
     int64_t shape = (int64_t)bytes;
     struct tw_agent_item item = {.data = data, .count = bytes, .series = series, .flags = flags, .dtype = TWIN_BYTES, .ndim = 1,
                                  .layout = twin_writer_layout(w, TWIN_BYTES, 1, &shape)};
-    uint64_t link = record_one(w, &item, false, NULL, 0);
+    struct found f;
+    want(&f, &item, false);
+    look(&f, &item);
+    uint64_t link = record_one(w, &item, &f, NULL, 0);
     twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
     tw_guard_leave(&g);
     return link;

@@ -97,6 +97,8 @@ void tw_progress_update(enum tw_progress_state state, bool now); /* now false: a
 /* Says in `processes`, once, what this process is armed as: 1 native, 2 python. Inside a guard, or with Python's lock held. */
 void tw_agent_announce(int kind);
 
+/* In a forked child: the threads that helped with digests are the parent's. (record.c) */
+void tw_record_forget(void);
 /* Before the process image goes away without destructors: `_exit`, quick_exit (close true), exec (false: only sealed).
  * Does nothing in a vfork child, in a child that records nothing, and when the calling thread is inside the agent. */
 void tw_agent_seal(bool close);
