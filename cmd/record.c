@@ -76,6 +76,7 @@ static int run(int argc, char **argv)
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_run *r = NULL;
     bool started = false;
+    int job_code = -1;
     int rc = tw_options_parse(&tw_command_record, argc, argv, &a, &job);
     if (rc >= 0)
         return rc;
@@ -96,11 +97,13 @@ static int run(int argc, char **argv)
         .fresh_dir = a.fresh_dir,
         .on_tick = count_tick,
         .user = &started,
+        .exit_code = &job_code,
     };
     if (twin_launch(&o, &r, &err) != 0) {
         if (!started)
             return run_unwatched(job.items, &err);
-        return tw_trouble(&err, "the job ran, but its run folder is incomplete");
+        rc = tw_trouble(&err, "the job ran, but its run folder is incomplete");
+        return job_code >= 0 ? job_code : rc;
     }
     if (r->outcome == TWIN_RUN_NOT_STARTED)
         tw_say("%s", r->message);

@@ -53,6 +53,7 @@ struct twin_launch_options {
      * within some 50 ms. */
     int (*on_tick)(void *user, const struct twin_progress *p);
     void *user;
+    int *exit_code;                 /* set when the job has ended, also if its record then could not be completed; may be NULL */
 };
 
 /* One process that belonged to the job. */

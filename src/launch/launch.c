@@ -414,6 +414,8 @@ static int collect(struct launch *l)
     }
     if ((one = set_outcome(l)) && rc == 0)
         rc = one;
+    if (l->o->exit_code)
+        *l->o->exit_code = run->exit_code;
     reserve_room(l, false);
     if (rc == 0)
         rc = save(l, true);
