@@ -103,18 +103,20 @@ static void stepping(struct tw_cmp *c, const struct tw_scan *s, const struct kin
 
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_scan *scans, size_t count)
 {
-    bool inputs = false, results = false, own = false;
+    bool inputs = false, results = false, own = false, as_one = side->steps == 0;
     for (size_t i = 0; i < count; i++) {
         struct kinds k = {.p = scans[i].pair->a};
         twin_trace_walk(k.p->trace, look, NULL, &k, NULL);
         inputs |= k.inputs || k.values;
         results |= k.results || k.values;
         own |= k.values != 0;
+        as_one |= scans[i].recut;
         if (k.unread)
             tw_cmp_unseen(c, "%zu records of rank %d whose contents could not be read", k.unread, k.p->rank);
         if (scans[i].tail_unknown && !scans[i].pair->auxiliary)
             tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", k.p->rank, tw_proc_role(k.p));
-        if (k.p->info->steps > 0 && scans[i].steps_compared > 0 && !scans[i].pair->auxiliary)
+        bool by_step = k.p->info->steps > 0 && scans[i].steps_compared > 0 && !scans[i].recut;
+        if (by_step && !scans[i].pair->auxiliary)
             stepping(c, &scans[i], &k);
         else
             c->v->records_compared += k.p->info->records;
@@ -123,9 +125,9 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_s
         tw_cmp_unseen(c, "everything: no process of the job left a record");
         return;
     }
-    if (side->steps == 0 && !inputs)
+    if (as_one && !inputs)
         tw_cmp_unseen(c, "batches or inputs: no record of any");
-    if (side->steps == 0 && !results)
+    if (as_one && !results)
         tw_cmp_unseen(c, "weights, gradients or outputs: no record of any");
     if (own)
         tw_cmp_note(c, "values that the job records itself were compared, too");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads that train at once share the process's step counter, so which step a record falls into is a matter of schedule.
- * Their records are the same all the same when every stream (a thread's records in one scope) is, from beginning to end.
+ * Their records are the same all the same when every stream (the records of a role in a scope) holds the same ones from
+ * beginning to end.
  */
 #include "internal.h"
 
@@ -31,10 +32,7 @@ static int add(void *user, const struct twin_trace_record *r)
     }
     uint64_t key = tw_proc_key(t->p, r->series), content = tw_record_content(t->p, r);
     t->threads |= s->role != 0;
-    if (r->flags & TWIN_REC_UNORDERED)
-        t->s[i].hash += tw_mix64(tw_mix64(key) ^ content);
-    else
-        t->s[i].hash = tw_mix64(tw_mix64(t->s[i].hash ^ key) + content);
+    t->s[i].hash += tw_mix64(tw_mix64(key) ^ content); /* a sum: two threads may share a scope and a role */
     t->s[i].records++;
     return 0;
 }

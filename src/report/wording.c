@@ -86,7 +86,7 @@ void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
         tw_buf_puts(b, DOT);
         tw_say_safe(b, f->process, 40);
     }
-    if (f->kind != TWIN_KIND_VALUE)
+    if (f->kind != TWIN_KIND_VALUE && f->phase != TWIN_PHASE_NONE)
         tw_buf_printf(b, DOT "%s", twin_phase_name(f->phase));
     tw_buf_puts(b, DOT);
     tw_say_what(b, f);
