@@ -39,8 +39,10 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
     char *x = tw_outcome_text(c, a->run), *y = tw_outcome_text(c, b->run), *where = NULL;
     if (failed->steps > 0 || failed->count > 0)
         where = tw_cmp_text(c, "; the records of %s stop in step %llu", failed == a ? c->label_a : c->label_b, (unsigned long long)failed->steps);
-    else
+    else if (a->count + b->count > 0)
         where = tw_cmp_text(c, "; %s left no records", failed == a ? c->label_a : c->label_b);
+    else
+        where = tw_cmp_copy(c, "");
     char *text = x && y && where ? tw_cmp_text(c, "%s: %s, %s: %s%s", c->label_a, x, c->label_b, y, where) : NULL;
     tw_free(x);
     tw_free(y);

@@ -36,7 +36,8 @@ static void onset(struct tw_cmp *c, struct trend *t, uint32_t step, const struct
     }
     v->onsets = grown;
     const char *what = r->kind == TWIN_KIND_STATE ? "generator state" : r->phase == TWIN_PHASE_INIT ? "initial weights"
-                     : r->kind == TWIN_KIND_MOMENT ? "optimizer state" : twin_kind_name(r->kind);
+                     : r->kind == TWIN_KIND_MOMENT ? "optimizer state" : r->kind == TWIN_KIND_GRADIENT_LOCAL ? "local gradients"
+                     : r->kind == TWIN_KIND_HYPER ? "hyperparameters" : twin_kind_name(r->kind);
     bool many = r->phase != TWIN_PHASE_INIT && (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_GRADIENT || r->kind == TWIN_KIND_ACTIVATION);
     v->onsets[v->onset_count++] = (struct twin_onset){.what = tw_cmp_text(c, "%s%s", what, many ? "s" : ""), .phase = r->phase,
                                                       .kind = r->kind, .step = step};

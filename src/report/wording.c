@@ -112,6 +112,19 @@ static void scientific(struct tw_buf *b, double x)
         tw_buf_printf(b, "%.*se%d", (int)(e - text), text, atoi(e + 1));
 }
 
+/* As short as shows that they differ. */
+static void two_values(struct tw_buf *b, double x, double y)
+{
+    char p[32], q[32];
+    for (int digits = 9; digits <= 17; digits += 8) {
+        snprintf(p, sizeof p, "%.*g", digits, x);
+        snprintf(q, sizeof q, "%.*g", digits, y);
+        if (strcmp(p, q) != 0)
+            break;
+    }
+    tw_buf_printf(b, "%s against %s", p, q);
+}
+
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
 {
     char x[32], y[32];
@@ -119,7 +132,7 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
     if (f->type != TWIN_FINDING_VALUE || f->kind == TWIN_KIND_STATE)
         return;
     if (f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan && !f->stats_b.nan)
-        tw_buf_printf(b, "%.9g against %.9g", f->stats_a.sum, f->stats_b.sum);
+        two_values(b, f->stats_a.sum, f->stats_b.sum);
     else if (f->changed_known && f->elements)
         tw_buf_printf(b, "%s of %s elements", tw_human_count(f->changed, x), tw_human_count(f->elements, y));
     else if (f->elements)
