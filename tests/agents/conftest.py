@@ -79,12 +79,15 @@ def start(tmp_path):
     """start(argv, **popen arguments): a process in a session of its own that is killed, if need be, after the test."""
     started = []
 
+    def default_signals():  # a test run in the background ignores SIGINT, and what it starts would inherit that
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     def launch(argv, **kwargs):
         kwargs.setdefault("cwd", tmp_path)
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
         kwargs.setdefault("stdin", subprocess.DEVNULL)
-        process = subprocess.Popen([str(a) for a in argv], start_new_session=True, **kwargs)
+        process = subprocess.Popen([str(a) for a in argv], start_new_session=True, preexec_fn=default_signals, **kwargs)
         started.append(process)
         return process
 

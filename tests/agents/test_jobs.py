@@ -99,9 +99,9 @@ def test_compiled_under_warnings_as_errors(twinrun, script, python, tmp_path):
     """Hooks inside OptimizedModule.__call__ would raise a UserWarning. The eager backend needs no compiler."""
     script("train.py", """
         import torch, warnings
+        torch.manual_seed(0)
         model = torch.compile(torch.nn.Linear(4, 1), backend="eager")
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        torch.manual_seed(0)
         warnings.simplefilter("error")
         for step in range(5):
             loss = model(torch.randn(8, 4)).square().mean()
@@ -112,7 +112,7 @@ def test_compiled_under_warnings_as_errors(twinrun, script, python, tmp_path):
     """)
     native = subprocess.run([python, "train.py"], cwd=tmp_path / "work", capture_output=True, env=clean_environment())
     assert native.returncode == 0, native.stderr
-    done = twinrun("record", "--", python, "train.py")
+    done = twinrun("record", "-q", "--", python, "train.py")
     assert (done.rc, done.raw_out, done.raw_err) == (0, native.stdout, native.stderr), done
 
 
@@ -154,7 +154,7 @@ def test_fails_in_run_two_only(twinrun, train, python):
     done = twinrun("check", "--json", "--", python, "train.py")
     assert done.json["outcome"] == "differ" and done.rc == 1, done
     text = twinrun("diff", *done.json["runs_dir"][:2])
-    assert re.search(r"\b7\b", text.out) and re.search(r"step [56]\b", text.out), text
+    assert re.search(r"exit code 7\b", text.out) and re.search(r"step\s+[56]\b", text.out), text
 
 
 def test_fails_every_time(twinrun, train, python):
@@ -187,7 +187,7 @@ def test_killed_in_run_two_only(twinrun, train, python):
 @pytest.mark.parametrize("code", [0, 3, 255])
 def test_record_exits_with_the_jobs_code(code, twinrun, script, python):
     script("job.py", f"import sys; print('out'); print('err', file=sys.stderr); sys.exit({code})")
-    done = twinrun("record", "--", python, "job.py")
+    done = twinrun("record", "-q", "--", python, "job.py")
     assert (done.rc, done.raw_out, done.raw_err) == (code, b"out\n", b"err\n"), done
 
 
@@ -361,7 +361,7 @@ def test_home_that_is_read_only(twinrun, train, python, small_disk):
     done = twinrun("check", "--home", small_disk / "home", "--", python, "train.py")
     assert done.rc == 2 and re.search(r"[Rr]ead-only", done.err), done
     recorded = twinrun("record", "--home", small_disk / "home", "--", python, "train.py")
-    assert recorded.rc == 2 and re.search(r"[Rr]ead-only", recorded.err), recorded
+    assert recorded.rc == 0 and recorded.out.startswith("loss") and re.search(r"[Rr]ead-only", recorded.err), recorded
 
 
 def test_trace_of_another_version(twinrun, train, python, home):
@@ -374,7 +374,7 @@ def test_trace_of_another_version(twinrun, train, python, home):
     data[12:16] = (99).to_bytes(2, "little") * 2  # version and least version of a reader: docs/format/trace.md
     trace.write_bytes(data)
     done = twinrun("diff", *folders)
-    assert done.rc == 2 and "version" in done.err and "99" in done.err, done
+    assert done.rc in (2, 3) and re.search(r"version\s+99", done.out + done.err), done
 
 
 def test_damaged_trace(twinrun, train, python, home):
