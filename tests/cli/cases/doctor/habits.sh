@@ -20,4 +20,4 @@ def worker_init_fn(worker_id):
 def main():
     torch.manual_seed(2)
 END
-twinrun doctor wrong.py right.py | grep '\.py'
+twinrun doctor wrong.py right.py | grep -F '.py:'
