@@ -98,7 +98,9 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         tw_buf_printf(&text, " of step %u (%llu record%s)", step, (unsigned long long)out->equal_records, out->equal_records == 1 ? "" : "s");
         tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
     } else {
-        tw_finding_set(c, &out->equal_before, steps_before(c, step));
+        char *before = steps_before(c, step); /* and what these steps handed on, by name */
+        tw_finding_set(c, &out->equal_before, done && before ? tw_cmp_text(c, "%s of step %u, and %s", text.data ? text.data : "", step, before) : tw_cmp_copy(c, before ? before : ""));
+        tw_free(before);
     }
     tw_buf_free(&text);
 }
