@@ -166,7 +166,8 @@ def test_fails_every_time(twinrun, train, python):
 
 
 def test_killed_by_a_signal_every_time(twinrun, train, python):
-    train(before="import os, signal", each="os.kill(os.getpid(), signal.SIGKILL) if step == 5 else None")
+    # The pause: what is recorded is sealed after 250 ms at the latest, and only what was sealed survives.
+    train(before="import os, signal, time", each="(time.sleep(1), os.kill(os.getpid(), signal.SIGKILL)) if step == 5 else None")
     done = twinrun("check", "--json", "--", python, "train.py")
     assert done.json["outcome"] == "error" and done.rc == 2, done
     recorded = twinrun("record", "--", python, "train.py")
