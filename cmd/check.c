@@ -132,10 +132,10 @@ static int series_at_the_right_level(struct tw_check *c)
     if (rc != TW_CHECK_UNSEEN)
         return rc;
     c->level = TWIN_LEVEL_OPS;
-    tw_say("no hook saw what goes in (bare tensors?); starting again at operation level, which sees every operation (slower)");
+    tw_say("no hook saw a batch or an input (bare tensors?); starting again at operation level, which sees every operation (slower)");
     rc = tw_check_series(c);
     if (rc < 0 && c->v)
-        tw_verdict_note(c->v, "recorded at operation level, since no hook of the usual level saw what goes in");
+        tw_verdict_note(c->v, "recorded at operation level, since no hook of the usual level saw a batch or an input");
     return rc;
 }
 

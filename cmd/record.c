@@ -7,6 +7,7 @@
 #include "base.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -110,7 +111,8 @@ static int run(int argc, char **argv)
     if (!a.quiet)
         tw_say("recorded in %s", r->dir);
     bool ours = r->outcome == TWIN_RUN_STOPPED; /* ended by --steps, as asked */
-    rc = ours ? 0 : r->exit_code;
+    bool killed_by_us = r->outcome == TWIN_RUN_INTERRUPTED && r->signal == SIGKILL; /* it did not end when asked to */
+    rc = ours ? 0 : killed_by_us ? TW_EXIT_INTERRUPTED : r->exit_code;
     twin_run_free(r);
     return rc;
 }

@@ -64,7 +64,7 @@ struct tw_side {
     uint64_t steps;          /* finished steps of the process that has most */
     int32_t world;
     bool closed;             /* every trace was ended in an orderly way */
-    bool damaged;            /* a trace could not be opened */
+    bool damaged;            /* a trace could not be opened, or has lost everything */
 };
 
 struct tw_pair {

@@ -44,6 +44,10 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, s
     }
     const struct twin_trace_info *info = twin_trace_info(t);
     if (info->records == 0 && info->dropped == 0 && info->steps == 0) {
+        if (!info->closed) { /* opened for a record, so there was one: cut off, or killed before anything was sealed */
+            side->damaged = true;
+            tw_cmp_unseen(c, "run %zu: nothing is left in the trace of a process that recorded (%s)", side->index + 1, path);
+        }
         /* A process in which the agent sat and saw nothing (a shell, a launcher) corresponds to nothing. Its notes count. */
         const char *key, *value;
         for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
