@@ -262,6 +262,20 @@ static size_t noise_at(const char *line, size_t at)
     return 0;
 }
 
+/* "2026-11-21 10:00:00 [4711] ...": a bare number in brackets behind nothing but a time stamp is the pid of a log line. */
+static bool stamped_pid(const struct tw_buf *masked, const char *line, size_t at, size_t number)
+{
+    bool stamp = false;
+    if (at == 0 || line[at - 1] != '[' || line[at + number] != ']')
+        return false;
+    for (size_t i = 0; i < masked->len; i++) {
+        if (is_word(masked->data[i]))
+            return false;
+        stamp |= masked->data[i] == MASK;
+    }
+    return stamp;
+}
+
 char *tw_noise_mask(const char *line, size_t length)
 {
     char *copy = tw_strndup(line, length);
@@ -270,7 +284,8 @@ char *tw_noise_mask(const char *line, size_t length)
         size_t n = noise_at(copy, at);
         bool fresh = at == 0 || !is_word(copy[at - 1]) || isdigit((unsigned char)copy[at]) != isdigit((unsigned char)copy[at - 1]);
         size_t number = n || !fresh || (at && copy[at - 1] == '.' ) ? 0 : number_length(copy + at);
-        if (number && (unit_follows(copy + at + number) || telling_word_before(copy, at) || follows_host(copy, at)))
+        if (number && (unit_follows(copy + at + number) || telling_word_before(copy, at) || follows_host(copy, at) ||
+                       stamped_pid(&out, copy, at, number)))
             n = number;
         if (n) {
             tw_buf_append(&out, (char[]){MASK}, 1);

@@ -23,6 +23,8 @@ static int by_rank_role_start(const void *x, const void *y)
     return strcmp(a->path, b->path);
 }
 
+#define VERIFIED_BYTES ((uint64_t)16 << 20) /* larger ones take too long for each comparison: twinrun show --verify */
+
 /* silent: what processes without any record say that they could not see. */
 static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, struct tw_texts *silent, bool *no_memory)
 {
@@ -58,6 +60,16 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, s
         twin_trace_close(t);
         return;
     }
+    /* Prefix hashes prove steps equal across a damaged stretch, but a trace that was altered is no evidence for "same". */
+    struct twin_error fault = TWIN_ERROR_INIT;
+    rc = info->file_bytes <= VERIFIED_BYTES && info->tail_bytes == 0 ? twin_trace_verify(t, &fault) : 0;
+    if (rc == TWIN_ENOMEM) {
+        twin_trace_close(t);
+        *no_memory = true;
+        return;
+    }
+    if (rc == TWIN_EFORMAT)
+        tw_cmp_unseen(c, "run %zu: a trace is damaged: %s", side->index + 1, fault.message);
     struct tw_proc *p = &side->proc[side->count++];
     *p = (struct tw_proc){.trace = t, .info = info, .path = path, .rank = info->rank};
     if (tw_starts(tw_proc_role(p), "main")) { /* a worker may be killed with its work done, and counts as it likes */
