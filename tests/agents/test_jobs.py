@@ -390,10 +390,10 @@ def test_damaged_trace(twinrun, train, python, home):
         trace.write_bytes(damaged)
         done = twinrun("diff", *folders)
         assert done.rc in (2, 3), f"{len(damaged)} of {len(whole)} bytes: {done}"
-    # A hole leaves the value hashes of later blocks, which cover every step: they may still say "same".
+    # A hole leaves the value hashes of later blocks, which cover every step; altered bytes are no evidence for "same" all the same.
     trace.write_bytes(whole[:2000] + bytes(3000) + whole[5000:])
     assert twinrun("show", folders[1], "--verify").rc == 1
-    assert twinrun("diff", *folders).rc in (0, 3)
+    assert twinrun("diff", *folders).rc == 3
     trace.write_bytes(whole)
     assert twinrun("show", folders[1], "--verify").rc == 0
     assert twinrun("diff", *folders).rc == 0
