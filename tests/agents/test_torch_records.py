@@ -48,6 +48,38 @@ def test_weights_are_those_that_the_step_leaves():
     assert job.select(phase="init", name="a.weight")[0]["digest"] == want
 
 
+def test_large_weights_are_sampled_in_every_step_and_whole_at_both_ends():
+    import torch
+
+    def digest(shape, array):
+        return hashlib.sha256(repr((10, shape)).encode() + array.tobytes()).hexdigest()[:16]
+
+    job = observed("large")
+    torch.manual_seed(0)
+    model = torch.nn.Linear(512, 513)
+    weight = model.weight.detach().numpy()
+    part = weight.reshape(-1)[: 32 * 8192].reshape(32, 8192)[:, :1024]
+    first = {r["name"]: r for r in job.select(phase="init", kind="weight")}
+    assert list(first) == ["weight", "weight[1/8]", "bias"]
+    assert first["weight"]["digest"] == digest([513, 512], weight) and first["weight[1/8]"]["digest"] == digest([32, 1024], part)
+    assert job.steps(phase="optimizer", kind="weight", name="weight[1/8]") == [0, 1, 2]
+    assert job.steps(phase="optimizer", kind="weight", name="weight") == [3]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(2, 512)).pow(2).mean().backward()
+        optimizer.step()
+    after = {r["name"]: r["digest"] for r in job.select(phase="optimizer", kind="weight")}
+    assert after["weight"] == digest([513, 512], weight) and after["weight[1/8]"] == digest([32, 1024], part)
+    assert job.names(step=1, kind="moment") == ["weight.momentum_buffer[:16384]", "bias.momentum_buffer"]
+    assert job.steps(kind="gradient", name="weight") == [0, 1, 2] and job.select(kind="gradient", name="weight")[0]["shape"] == [513, 512]
+
+
+@pytest.mark.parametrize("level", ["steps", "modules", "ops"])
+def test_at_other_levels_weights_are_whole(level):
+    assert observed("large", level).names(step=1, kind="weight", phase="optimizer") == ["weight", "bias"]
+
+
 def test_batches_come_with_their_indices_and_the_loader_s_label():
     job = observed("train")
     assert job.names(phase="data") == ["sample indices", "batch[0]", "batch[1]"] * 3
@@ -80,7 +112,9 @@ def test_levels_add_to_each_other():
 
 def test_coverage_is_noted():
     job = observed("train")
-    assert job.note("seen.gradient") == "18" and job.note("seen.batch") == "6" and job.note("seen.output") == "3"
+    seen = {key[5:]: value for key, value in job.notes if key.startswith("seen.")}
+    assert set(seen) == {"state", "batch", "init", "output", "loss", "gradient", "weight", "moment", "buffer"}
+    assert set(seen.values()) == {"first at step 0"} and len(job.notes) == len({key for key, _value in job.notes})
     assert job.note("torch.version") and "optimizer hooks" in job.note("armed") and job.note("unarmed") is None
 
 

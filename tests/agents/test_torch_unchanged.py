@@ -14,6 +14,7 @@ CASES = [
     ("train", "modules", (), ("-W", "error")),
     ("train", "ops", (), ()),
     ("gan", "modules", (), ()),
+    ("large", "tensors", (), ()),
     ("critic", "tensors", (), ()),
     ("lbfgs", "tensors", (), ()),
     ("scaler", "tensors", (), ()),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backward: the loss that it starts from, gradients where no optimizer will show them."""
 import functools
+import sys
 
 from . import core, modules, naming, optim, rng, sites, steps, tensors
 from .core import S, T, hook, trim
@@ -28,7 +29,7 @@ def _before(args, kwargs):
     seen = modules.last_loss() if modules.last_loss is not None else None
     for t in starts:
         if t is not seen:
-            pending.add(FORWARD, LOSS, "loss", t, "", "backward", sites.user(), flags=STATS | SKETCH)
+            pending.add(FORWARD, LOSS, "loss", t, "", "backward", sites.near(sys._getframe(3)), flags=STATS | SKETCH)
             core.saw("loss")
     pending.flush()
     return (_leaves(starts),) if not steps.has_optimizers() else ((),)

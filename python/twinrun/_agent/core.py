@@ -39,7 +39,7 @@ class State:
         self.main_thread = threading.main_thread().ident
         self.python_ns = 0        # spent in hooks, not yet told to the library
         self.native_ns = 0        # of that, spent in the library, which counts it itself
-        self.seen = {}            # category -> how often, for the coverage notes
+        self.seen = set()         # categories of records, for the coverage notes
         self.armed, self.unarmed = [], []
         self.on_begin, self.on_step, self.on_exit, self.on_fork = [], [], [], []
         self.quiet = _Nothing
@@ -221,7 +221,6 @@ def _finish():
     try:
         for function in S.on_exit:
             function()
-        tell_coverage()
         S.lib.add_observer_ns(max(0, S.python_ns - S.native_ns))
         S.lib.flush()
     except Exception as error:
@@ -256,6 +255,10 @@ _shapes = {}
 
 def _text(text):
     return text.encode("utf-8", "replace").replace(b"\0", b"?")
+
+
+def on_main_thread():
+    return threading.get_ident() == S.main_thread
 
 
 def thread_role():
@@ -316,18 +319,12 @@ def sizes(numbers):
     return found
 
 
-def saw(category, number=1):
-    """Counts what was recorded, for the coverage notes; the first of its kind is noted at once, should the job be killed."""
-    before = S.seen.get(category, 0)
-    S.seen[category] = before + number
+def saw(category):
+    """Coverage: the first record of each category is noted, with its step."""
+    if category not in S.seen:
+        S.seen.add(category)
+        note("seen." + category, "first at step %d" % S.step)
     S.fresh = False
-    if not before:
-        note("seen." + category, str(number))
-
-
-def tell_coverage():
-    for category in sorted(S.seen):
-        note("seen." + category, str(S.seen[category]))
 
 
 def note(key, value):
@@ -352,6 +349,7 @@ def step_end():
     if not S.lib.on():
         S.on = False
         return
-    set_depth()
+    if S.level == OPS:
+        set_depth()
     for function in S.on_step:
         function()

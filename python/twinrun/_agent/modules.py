@@ -6,11 +6,12 @@ torch.compile warn. The replacement has the same name and leaves no frame of our
 Backward hooks on modules are never set: they break code with in-place operations.
 """
 import functools
+import sys
 import weakref
 
-from . import core, distributed, naming, rng, sites, steps, tensors
+from . import core, distributed, naming, optim, rng, sites, steps, tensors
 from .core import S, T, hook, trim
-from .native import ACTIVATION, BATCH, DATA, FORWARD, INIT, LOSS, RECOMPUTED, SKETCH, STATS, TENSORS, WEIGHT
+from .native import ACTIVATION, BATCH, DATA, FORWARD, LOSS, RECOMPUTED, SKETCH, STATS, TENSORS
 
 # These draw by themselves: their name is worth two looks at the generators at every level.
 _DRAWING = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU", "DropPath",
@@ -43,15 +44,19 @@ def announce(root):
         return
     root.announced = True
     distributed.watch_parameters(root)
-    pending = tensors.pending()
     for name, tensor, owner in fresh:
-        pending.add(INIT, WEIGHT, name, tensor, root.label, owner)
+        optim.announce(name, tensor, root.label, owner)
     if fresh:
-        pending.flush()
-        core.saw("init", len(fresh))
+        tensors.pending().flush()
+        core.saw("init")
 
 
 def _inputs(root, args, kwargs):
+    if not kwargs and len(args) == 1 and type(args[0]) in tensors._plain and core.on_main_thread():
+        if not steps.in_last_batch(args[0]):
+            root.show(0, DATA, BATCH, "input[0]", args[0], T.site)
+            core.saw("batch")
+        return
     found = []
     if len(args) == 1:
         tensors.walk(args[0], "input[0]", found)
@@ -65,7 +70,7 @@ def _inputs(root, args, kwargs):
         tensors.add_any(pending, DATA, BATCH, name, tensor, root.label, root.op, T.site)
     if found:
         pending.flush()
-        core.saw("batch", len(found))
+        core.saw("batch")
 
 
 class Again:
@@ -90,7 +95,7 @@ def _root_enter(module, args, kwargs):
             return None
         T.path, T.recomputing = [found[1]], 1
         return Again(found[0], found[1])
-    T.site = sites.user()
+    T.site = sites.near(sys._getframe(3))  # this, the guard, the replaced __call__, its caller
     root = naming.root_of(module)
     steps.before_forward(root)
     rng.check("user code")
@@ -115,7 +120,12 @@ def _root_leave(root, module, output):
     T.path = None
     if root.loss:
         _loss(root, output)
-    elif S.level >= TENSORS:
+    elif S.level < TENSORS:
+        pass
+    elif type(output) in tensors._plain and core.on_main_thread():
+        root.show(1, FORWARD, ACTIVATION, "output", output, T.site)
+        core.saw("output")
+    else:
         _outputs("output", root.label, root.op, output, T.site)
     steps.after_forward(root, output)
 
@@ -144,7 +154,7 @@ def _outputs(name, scope, op, output, site=None):
         tensors.add_any(pending, FORWARD, ACTIVATION, path, tensor, scope, op, site, flags=flags)
     if found:
         pending.flush()
-        core.saw("output", len(found))
+        core.saw("output")
 
 
 # ---------------------------------------------------------------- modules below the root
@@ -176,7 +186,7 @@ def _inner_enter(module):
 
 @hook
 def _inner_leave(module, output):
-    name = type(module).__name__
+    name = naming.class_name(module)
     if not T.recomputing:
         rng.check(name)
     if S.deep and T.path and T.root is not None:

@@ -10,6 +10,14 @@ _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "Ful
              "OptimizedModule": "_orig_mod"}
 
 
+def class_name(thing):
+    """The class as the job named it: fully_shard() puts a class FSDPNet before the job's Net."""
+    cls = type(thing)
+    if cls.__name__.startswith("FSDP") and any(base.__name__ == "FSDPModule" for base in cls.__bases__):
+        return cls.__name__[len("FSDP"):]
+    return cls.__name__
+
+
 class Labels:
     """`Name`, `Name#2`, ... for the objects of one sort that live at one time; a label is free again when its owner dies."""
 
@@ -17,11 +25,11 @@ class Labels:
         self.taken = {}    # id(object) -> (weak reference, label)
         self.numbers = {}  # name -> numbers in use
 
-    def of(self, thing, name=None):
+    def of(self, thing):
         found = self.taken.get(id(thing))
         if found is not None and found[0]() is thing:
             return found[1]
-        name = name or type(thing).__name__
+        name = class_name(thing)
         used = self.numbers.setdefault(name, set())
         number = 1
         while number in used:
@@ -42,18 +50,29 @@ class Labels:
 class Root:
     """A module that was called from outside of every other one."""
 
-    __slots__ = ("reference", "label", "op", "stateless", "loss", "announced", "parameters", "buffers", "buffer_marks")
+    __slots__ = ("reference", "label", "op", "stateless", "loss", "announced", "parameters", "buffers", "buffer_marks",
+                 "_shown")
 
     def __init__(self, module, label, stateless):
         self.reference = weakref.ref(module)
         self.label = label
-        self.op = type(module).__name__
+        self.op = class_name(module)
         self.stateless = stateless
         self.loss = self.op.endswith("Loss") or self.op == "Loss"
         self.announced = False
         self.parameters = []    # (name, weak reference, class of the owner)
         self.buffers = []
         self.buffer_marks = {}
+        self._shown = [{}, {}]
+
+    def show(self, way, phase, kind, name, tensor, site):
+        """Records its one input (way 0) or output (1), with a table for each place that calls it."""
+        found = self._shown[way].get(site)
+        if found is None:
+            if len(self._shown[way]) >= 64:
+                self._shown[way].clear()
+            found = self._shown[way][site] = tensors.Table(phase, kind), [(name, self.label, self.op, site)]
+        found[0].record(found[1], (tensor,))
 
 
 roots = {}          # id(unwrapped module) -> Root
@@ -104,7 +123,7 @@ def root_of(module):
     if found is not None and found.reference() is module:
         return found
     stateless = _stateless(module)
-    label = type(module).__name__ if stateless else root_labels.of(module)
+    label = class_name(module) if stateless else root_labels.of(module)
     root = Root(module, label, stateless)
     key = id(module)
     roots[key] = root
@@ -132,7 +151,7 @@ def learn(root):
         return []
     fresh, parameters, buffers, seen = [], [], [], set()
     for path, inner in _tree(module, "", set()):
-        owner = type(inner).__name__
+        owner = class_name(inner)
         for kind, mapping in ((parameters, inner._parameters), (buffers, inner._buffers)):
             for name, tensor in mapping.items():
                 if tensor is None or id(tensor) in seen or not tensors.is_tensor(tensor):

@@ -4,8 +4,9 @@
 By torch's global step hooks; where they do not exist (before 2.0), by the per-class wrapper that Optimizer sets up itself.
 
 Every record of the optimizer is independent of the step's number, so that a resumed run, which counts from 0 again, can be
-compared with the one it continues. A large moment is therefore not recorded in turns but by its first elements, in every step:
-a lost, stale or swapped state shows there, and whatever a single element does to the weights shows in the weights.
+compared with the one it continues. Nothing large is therefore recorded in turns, but by the same part in every step: a moment by
+its first elements, a weight by every eighth block. Gradients are whole: with equal gradients, weights and state an optimizer makes
+equal weights. At the start and at the end of the process, and at all levels but `tensors`, weights are whole, too.
 """
 import functools
 import sys
@@ -36,8 +37,9 @@ class Followed:
         self.moments = tensors.Table(OPTIMIZER, MOMENT)
         self.numbers = Numbers(self.label, self.op)
         self.ids = None
-        self.parameters = []
         self.names = []
+        self.weight_names = []
+        self.views = []        # [parameter's address, what is recorded of it] of each
         self.present = None
         self.present_names = []
         self.found = None
@@ -124,13 +126,12 @@ def follow(optimizer):
 
 
 def _refresh(followed, optimizer):
-    """The list of parameters, named again when groups or parameters have changed."""
+    """The list of parameters; named again when groups or parameters have changed."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     ids = [id(p) for p in parameters]
-    if ids == followed.ids and followed.complete:
-        return
-    followed.ids, followed.parameters = ids, [weakref.ref(p) for p in parameters]
-    followed.names, followed.complete = [], True
+    if ids == followed.ids:
+        return parameters
+    followed.ids, followed.names = ids, []
     fresh = []
     for g, group in enumerate(optimizer.param_groups):
         for i, p in enumerate(group["params"]):
@@ -139,22 +140,45 @@ def _refresh(followed, optimizer):
                 known = ("param[%d][%d]" % (g, i), followed.label)
                 naming.give(p, *known)
                 fresh.append((known, p))
-            followed.names.append((known[0], known[1], followed.op))
+            followed.names.append((known[0], known[1], followed.op, ""))
     followed.present = followed.found = None
+    followed.views = [[p.data_ptr(), _part(p)] for p in parameters]
+    followed.weight_names = [(name if view is p else name + tensors.SAMPLED, scope, op, site) for (name, scope, op, site), p, (_at, view)
+                             in zip(followed.names, parameters, followed.views)]
     if fresh and not followed.steps:
         _announce(fresh, followed)
+    return parameters
+
+
+def _part(p):
+    return tensors.sampled(p) if S.level == TENSORS else p
+
+
+def _weights(followed, parameters):
+    """What is recorded of each parameter; views are made anew where a parameter got other memory."""
+    found = []
+    for row, p in zip(followed.views, parameters):
+        if row[1] is not p and row[0] != p.data_ptr():
+            row[0], row[1] = p.data_ptr(), _part(p)
+        found.append(row[1])
+    return found
+
+
+def announce(name, tensor, label, op):
+    """A first weight: whole, and the part that will be recorded after every step, so that a resumed run's place is found."""
+    pending = tensors.pending()
+    pending.add(INIT, WEIGHT, name, tensor, label, op)
+    part = _part(tensor) if tensor.requires_grad else tensor
+    if part is not tensor:
+        pending.add(INIT, WEIGHT, name + tensors.SAMPLED, part, label, op)
 
 
 def _announce(fresh, followed):
     """First weights of parameters that no root has shown."""
-    pending = tensors.pending()
     for (name, label), p in fresh:
-        pending.add(INIT, WEIGHT, name, p, label, followed.op)
-    pending.flush()
-    core.saw("init", len(fresh))
-
-
-Followed.complete = False
+        announce(name, p, label, followed.op)
+    tensors.pending().flush()
+    core.saw("init")
 
 
 # ---------------------------------------------------------------- records
@@ -169,11 +193,11 @@ def record_gradients(followed, parameters):
             gradients.append(gradient)
     if present != followed.present:
         followed.present = present
-        followed.present_names = [(followed.names[i][0], followed.names[i][1], "") for i in present]
+        followed.present_names = [(followed.names[i][0], followed.names[i][1], "", "") for i in present]
     if gradients:
         flags = STATS | SKETCH if S.step % GRADIENT_STATS_EVERY == 0 else SKETCH
         followed.gradients.record(followed.present_names, gradients, flags)
-        core.saw("gradient", len(gradients))
+        core.saw("gradient")
 
 
 class Moments:
@@ -181,8 +205,8 @@ class Moments:
 
     def __init__(self):
         self.dicts = []      # (position of the parameter, its state, number of entries)
-        self.tensors = []    # [state, key, tensor, what is recorded of it], in order
-        self.names = []      # (name, scope, op) of each
+        self.tensors = []    # [state, key, tensor, what is recorded of it, address], in order
+        self.names = []      # (name, scope, op, site) of each
         self.numbers = []    # (name, state, path) of plain numbers
         self.size = 0        # parameters with a state
         self.nested = False  # something deeper than one level: looked for anew in every step
@@ -216,8 +240,8 @@ class Moments:
         if tensors.is_tensor(value):
             if value.numel() > HEAD and type(value) in tensors._plain and value.is_contiguous():
                 name += "[:%d]" % HEAD
-            self.tensors.append([holder, key, None, None])
-            self.names.append((name, scope, op))
+            self.tensors.append([holder, key, None, None, 0])
+            self.names.append((name, scope, op, ""))
         elif isinstance(value, (bool, int, float)):
             self.numbers.append((name, holder, key))
         elif isinstance(value, dict) and depth < 3:
@@ -230,21 +254,22 @@ class Moments:
                 self._add("%s[%d]" % (name, i), scope, op, value, i, depth + 1)
 
     def values(self):
-        """What to record, in the order of the names; None when something has changed its kind."""
+        """What to record, in the order of the names; empty when all of it is where it was; None when something has changed its
+        kind."""
         if not all(isinstance(_entry(holder, key), (int, float)) for _name, holder, key in self.numbers):
             return None
-        found = []
+        self.steady = True
         for row in self.tensors:
-            holder = row[0]
-            value = holder.get(row[1]) if isinstance(holder, dict) else holder[row[1]]
-            if value is not row[2]:
+            holder, key, known, _part, at = row
+            value = holder.get(key) if isinstance(holder, dict) else holder[key]
+            if value is not known:
                 if not tensors.is_tensor(value):
                     return None
-                row[2], row[3] = value, _head(value)
-            elif row[3] is not value and row[3].data_ptr() != value.data_ptr():
-                row[3] = _head(value)
-            found.append(row[3])
-        return found
+            elif type(value) in tensors._plain and value.data_ptr() == at:
+                continue
+            self.steady = False
+            row[2], row[3], row[4] = value, _head(value), value.data_ptr() if type(value) in tensors._plain else 0
+        return [row[3] for row in self.tensors] if not self.steady else ()
 
 
 def _entry(holder, key):
@@ -269,7 +294,9 @@ def _record_moments(followed, optimizer, parameters, flags):
         values = moments.values()
     if values:
         followed.moments.record(moments.names, values, flags)
-        core.saw("moment", len(values))
+        core.saw("moment")
+    elif moments.tensors:
+        followed.moments.again(flags)
     if moments.numbers:
         _record_numbers(followed, [(name, float(holder[key])) for name, holder, key in moments.numbers])
 
@@ -294,11 +321,11 @@ def before_step(optimizer, args, kwargs):
     followed = follow(optimizer)
     followed.closure = bool(args and callable(args[-1])) or kwargs.get("closure") is not None
     T.optimizers = tuple(f for f in T.optimizers if f is not followed) + (followed,)
-    _refresh(followed, optimizer)
+    parameters = _refresh(followed, optimizer)
     if S.level < TENSORS:
         return
     if not followed.closure:
-        record_gradients(followed, [p for group in optimizer.param_groups for p in group["params"]])
+        record_gradients(followed, parameters)
     followed.numbers.record(optimizer.param_groups)
 
 
@@ -308,12 +335,11 @@ def after_step(optimizer, args, kwargs):
         return
     followed = follow(optimizer)
     T.optimizers = tuple(f for f in T.optimizers if f is not followed)
-    _refresh(followed, optimizer)
+    parameters = _refresh(followed, optimizer)
     rng.check(followed.op)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     flags = STATS | SKETCH if S.step % WEIGHT_STATS_EVERY == 0 else SKETCH
-    followed.weights.record(followed.names, parameters, flags)
-    core.saw("weight", len(parameters))
+    followed.weights.record(followed.weight_names, _weights(followed, parameters), flags)
+    core.saw("weight")
     if S.level >= TENSORS:
         _record_moments(followed, optimizer, parameters, flags)
     followed.steps += 1
@@ -323,9 +349,9 @@ def after_step(optimizer, args, kwargs):
 def skipped(optimizer):
     """A gradient scaler found infinities and left step() out: what it saw, and that it did."""
     followed = follow(optimizer)
-    _refresh(followed, optimizer)
+    parameters = _refresh(followed, optimizer)
     if S.level >= TENSORS:
-        record_gradients(followed, [p for group in optimizer.param_groups for p in group["params"]])
+        record_gradients(followed, parameters)
         followed.numbers.record(optimizer.param_groups)
         _record_numbers(followed, [("step skipped", 1.0)])
     followed.steps += 1
@@ -340,6 +366,22 @@ def backward_in_step():
     optimizer = followed.reference()
     if optimizer is not None and followed.closure:
         record_gradients(followed, [p for group in optimizer.param_groups for p in group["params"]])
+
+
+def _last_weights():
+    """At the end of the process: whole, where the steps had a part."""
+    pending = tensors.pending()
+    for followed in list(_known.values()):
+        optimizer = followed.reference()
+        if optimizer is None or not followed.steps:
+            continue
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if [id(p) for p in parameters] != followed.ids:
+            continue
+        for (name, scope, op, _site), (_at, view), p in zip(followed.names, followed.views, parameters):
+            if view is not p:
+                pending.add(OPTIMIZER, WEIGHT, name, p, scope, op)
+    pending.flush()
 
 
 # ---------------------------------------------------------------- setting up
@@ -361,6 +403,7 @@ def arm(torch):
     else:
         S.unarmed.append("optimizers (this torch has no step hooks)")
     S.on_fork.append(_forget_interrupted)
+    S.on_exit.append(_last_weights)
     return replaced
 
 

@@ -2,7 +2,8 @@
 """Generator states, and who consumed them.
 
 At every boundary that hooks see, the states are compared with what they were at the last one: a state that moved is recorded
-with the code in between as its consumer. Only a state that moves is looked at closely, so that a boundary costs about 4 us.
+with the code in between as its consumer. Where a generator keeps its state is found out once, and verified; then a boundary costs a look
+at a few words of each, and the whole states are only read when these have changed and at the end of a step.
 The states of `random` and NumPy are seeded from entropy and differ from run to run without meaning anything until somebody
 seeds or draws: they are recorded from their first movement on.
 """
@@ -11,7 +12,7 @@ import random
 import sys
 
 from . import core, sites
-from .core import S, hook
+from .core import S
 from .native import INIT, RNG, STATE, TENSORS
 
 _sources = []       # in the order in which they became known
@@ -24,16 +25,37 @@ _torch = None
 
 
 class Source:
-    """One generator. `read()` gives (address, bytes, keep-alive)."""
+    """One generator. `read()` gives (address, bytes, keep-alive) of its state. `words`, when not None, is the memory in which
+    it keeps it; those at `telling` (its position, the first of its state, what it has put aside) change with every draw and
+    every seeding."""
 
-    def __init__(self, name, read, always):
+    def __init__(self, name, read, always, words=None, telling=()):
         self.name, self.read = name, read
         self.used = always
+        self.words, self.telling = words, telling
+        self.glimpse = [words[i] for i in telling]
         self.known = self.look()
 
     def look(self):
         address, size, _keep = self.read()
         return S.lib.quick_digest(address, size)
+
+    def moved(self, thorough=False):
+        """Whether the state is another one than at the last call."""
+        if self.words is not None:
+            words = self.words
+            glimpse = [words[i] for i in self.telling]
+            if glimpse == self.glimpse and not thorough:
+                return False
+            self.glimpse = glimpse
+        try:
+            now = self.look()
+        except RuntimeError:
+            return False  # a device generator inside a graph capture
+        if now == self.known:
+            return False
+        self.known = now
+        return True
 
     def record(self, phase, consumer, site):
         address, size, _keep = self.read()
@@ -48,21 +70,42 @@ def _read_torch(generator):
     return read
 
 
+def _torch_memory(generator):
+    """The memory of a CPU generator's engine inside its C++ object, as words; None when it is not where it is expected.
+
+    get_state() gives the words of the Mersenne twister as 64-bit numbers from byte 24 on; the object has them as 32-bit ones,
+    with the position in front and the second half of a pair of normal samples behind.
+    """
+    if sys.byteorder != "little":
+        return None
+    state = generator.get_state()
+    if state.numel() != 5056:
+        return None
+    wanted = bytes((ctypes.c_uint32 * 624)(*(ctypes.c_uint64 * 624).from_address(state.data_ptr() + 24)))
+    implementation = ctypes.c_uint64.from_address(id(generator) + object.__basicsize__).value
+    if not implementation:
+        return None
+    start = ctypes.string_at(implementation, 256).find(wanted[:64])
+    if start < 12 or ctypes.string_at(implementation + start, len(wanted)) != wanted:
+        return None
+    return (ctypes.c_uint32 * 633).from_address(implementation + start - 12)
+
+
 def _python_memory():
-    """Address of the state of the module-level generator of `random`; 0 when this interpreter keeps it elsewhere."""
+    """The state of the module-level generator of `random`: position, then words; None when it is kept elsewhere."""
     instance = getattr(random, "_inst", None)
     if type(instance) is not random.Random:
-        return 0
-    address = id(instance) + object.__basicsize__
-    words = (ctypes.c_uint32 * 625).from_address(address)
+        return None
+    words = (ctypes.c_uint32 * 625).from_address(id(instance) + object.__basicsize__)
     state = instance.getstate()[1]
-    return address if tuple(words[1:]) == state[:-1] and words[0] == state[-1] else 0
+    return words if tuple(words[1:]) == state[:-1] and words[0] == state[-1] else None
 
 
 def _python_source():
-    address = _python_memory()
-    if address:
-        return Source("python.random", lambda: (address, 2500, None), False)
+    words = _python_memory()
+    if words is not None:
+        address = ctypes.addressof(words)
+        return Source("python.random", lambda: (address, 2500, None), False, words, (0, 1))
 
     def read():
         data = repr(random.getstate()).encode()
@@ -82,7 +125,7 @@ def _numpy_source(numpy):
     words = (ctypes.c_uint32 * 625).from_address(address)
     if words[624] != state["pos"] or tuple(words[:624]) != tuple(int(k) for k in state["key"]):
         return None
-    return Source("numpy", lambda: (address, 2500, bits), False)
+    return Source("numpy", lambda: (address, 2500, bits), False, words, (624, 0))
 
 
 def _discover():
@@ -105,7 +148,9 @@ def arm(torch):
     global _torch, _cuda
     _torch = torch
     _cuda = getattr(torch, "cuda", None)
-    _sources.append(Source("torch.cpu", _read_torch(torch.default_generator), True))
+    words = _torch_memory(torch.default_generator)
+    telling = () if words is None else (2, 3, 628, 629, 630, 632)
+    _sources.append(Source("torch.cpu", _read_torch(torch.default_generator), True, words, telling))
     _sources.append(_python_source())
     _discover()
     S.on_begin.append(_begin)
@@ -122,9 +167,8 @@ def _begin():
         return
     _discover()
     for source in _sources:
-        now = source.look()
-        if now != source.known or S.worker is not None:
-            source.used, source.known = True, now
+        if source.moved(True) or S.worker is not None:
+            source.used = True
         if source.used:
             source.record(INIT, "", "")
             core.saw("state")
@@ -147,21 +191,15 @@ def adopt(generator):
     source.record(RNG, "", "")
 
 
-def check(consumer, where=None):
-    """A boundary: what moved since the last one was consumed by `consumer`. `where`: source lines, looked up if needed."""
+def check(consumer, thorough=False):
+    """A boundary: what moved since the last one was consumed by `consumer`."""
     if S.level < TENSORS:
         return
-    digest = S.lib.quick_digest
+    where = None
     for source in _sources:
-        try:
-            address, size, _keep = source.read()
-        except RuntimeError:
-            continue  # a device generator inside a graph capture
-        now = digest(address, size)
-        if now != source.known:
-            source.known, source.used = now, True
-            if where is None:
-                where = sites.user()
+        if source.moved(thorough):
+            source.used = True
+            where = where or sites.user()
             source.record(RNG, consumer, where)
             core.saw("state")
 
@@ -171,28 +209,7 @@ def confirm():
     if not _wanted():
         return
     _discover()
-    check("user code")
+    check("user code", True)
     for source in _sources:
         if source.used:
             source.record(RNG, "", "")
-
-
-@hook
-def enter():
-    """Before a hooked region: what moved was drawn by the code before it."""
-    if core.begin():
-        check("user code")
-
-
-@hook
-def leave(consumer):
-    """After a hooked region."""
-    if S.begun:
-        check(consumer)
-
-
-def forget():
-    """In a DataLoader worker: all states count from the beginning."""
-    for source in _sources:
-        source.used = True
-        source.known = source.look()

@@ -102,7 +102,7 @@ def backward_ended(leaves):
         for name, gradient in gradients:
             pending.add(BACKWARD, GRADIENT, name[0], gradient, name[1])
         pending.flush()
-        core.saw("gradient", len(gradients))
+        core.saw("gradient")
     _by_hand = _digests(current)
 
 
@@ -176,7 +176,7 @@ def _close_if_changed():
         name = naming.parameter(t)
         if name is not None:
             pending.add(OPTIMIZER, WEIGHT, name[0], t, name[1], "by hand")
-    core.saw("weight", len(current))
+    core.saw("weight")
     pending.flush()
     _by_hand = None
     close()
@@ -204,7 +204,7 @@ def _record_buffers():
             count += 1
     pending.flush()
     if count:
-        core.saw("buffer", count)
+        core.saw("buffer")
 
 
 def close_by_user():

@@ -20,14 +20,18 @@ _widths = {}
 _plain = ()
 _torch = None
 _strided = None
+_has_is_cpu = _has_is_neg = False
+_is_wrapped = None
 
 
 def arm(torch):
     """Learns torch's element types; those that twinrun has no number for are digested as bytes."""
-    global _torch, _strided, _plain
+    global _torch, _strided, _plain, _has_is_cpu, _has_is_neg, _is_wrapped
     _torch = torch
     _strided = torch.strided
     _plain = (torch.Tensor, torch.nn.Parameter)
+    _has_is_cpu, _has_is_neg = hasattr(torch.Tensor, "is_cpu"), hasattr(torch.Tensor, "is_neg")
+    _is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
     numbers = {
         "uint8": native.U8, "int8": native.I8, "bool": native.BOOL, "uint16": native.U16, "int16": native.I16,
         "float16": native.F16, "bfloat16": native.BF16, "uint32": native.U32, "int32": native.I32, "float32": native.F32,
@@ -78,7 +82,7 @@ def _to_host(t):
             t = t.detach()
             if t.is_conj():
                 t = t.resolve_conj()
-            if hasattr(t, "is_neg") and t.is_neg():
+            if _has_is_neg and t.is_neg():
                 t = t.resolve_neg()
             return t if t.device.type == "cpu" else t.cpu()
 
@@ -97,21 +101,29 @@ def parts(t):
             return [("." + name + suffix, part) for name in inner for suffix, part in parts(getattr(t, name))]
         if kind.__torch_dispatch__ is not _torch.Tensor.__torch_dispatch__ and not t.data_ptr():
             return [("", None)]
-    if t.device.type == "meta" or _wrapped(t):
+    if t.device.type == "meta":
         return [("", None)]
+    if _wrapped(t):
+        return parts(_unwrapped(t))
     if t.layout is not _strided:
         return _unstrided(t)
     if t.is_quantized:
         with _torch.no_grad():
             return [("", _to_host(t.int_repr()))]
-    if t.device.type != "cpu" or t.is_conj() or (hasattr(t, "is_neg") and t.is_neg()):
+    if t.device.type != "cpu" or t.is_conj() or (_has_is_neg and t.is_neg()):
         return [("", _to_host(t))]
     return [("", t)]
 
 
 def _wrapped(t):
-    functorch = getattr(_torch._C, "_functorch", None)
-    return functorch is not None and functorch.is_functorch_wrapped_tensor(t)
+    return _is_wrapped is not None and _is_wrapped(t)
+
+
+def _unwrapped(t):
+    """What a transform (torch.func.vmap, grad) computes on: the plain tensor, with all samples of a batch in it."""
+    while _wrapped(t):
+        t = _torch._C._functorch.get_unwrapped(t)
+    return t
 
 
 def _unstrided(t):
@@ -215,8 +227,24 @@ _WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
 
 def _simple(t):
     """The common case: strided memory of this process, to be read as it is."""
-    return t.layout is _strided and t.device.type == "cpu" and not t.is_quantized and not t.is_conj() and not (
-        hasattr(t, "is_neg") and t.is_neg()) and not _wrapped(t)
+    return t.layout is _strided and (t.is_cpu if _has_is_cpu else t.device.type == "cpu") and not t.is_quantized and (
+        not t.is_conj()) and not (_has_is_neg and t.is_neg()) and not _wrapped(t)
+
+
+# ---------------------------------------------------------------- a part for the whole
+
+LARGE = 65536                   # elements: from here on a tensor is sampled where a part will do
+BLOCK, EVERY = 1024, 8192       # its first 1,024 of every 8,192 elements
+SAMPLED = "[1/8]"               # behind the name
+
+
+def sampled(t):
+    """A view of the sampled elements of a large tensor; the tensor itself when it is not large, or not plain."""
+    if t.numel() < LARGE or type(t) not in _plain or not _simple(t) or not t.is_contiguous():
+        return t
+    with _torch.no_grad():
+        flat = t.detach().view(-1)
+        return flat[:flat.numel() // EVERY * EVERY].view(-1, EVERY)[:, :BLOCK]
 
 
 # ---------------------------------------------------------------- the same tensors, step after step
@@ -227,46 +255,51 @@ class Table:
     def __init__(self, phase, kind, flags=STATS | SKETCH):
         self.phase, self.kind, self.flags = phase, kind, flags
         self.items = Items(16)
-        self.rows = []      # [pointer, shape, dtype] of each contiguous host tensor, None for what needs a closer look
+        self.rows = []      # (pointer, shape, dtype, strides) of each tensor in plain memory, None for what needs a closer look
         self.names = None
         self.bytes = 0
-        self.pending = Pending()
 
     def record(self, names, tensors, flags=None):
-        """Records tensors[i] as names[i] = (name, scope, op). `names` is compared by identity: a new list, a new table."""
+        """Records tensors[i] as names[i] = (name, scope, op, site). `names` is compared by identity: a new list, a new table."""
         flags = self.flags if flags is None else flags
         if names is not self.names or len(tensors) != len(self.rows):
             self._rebuild(names, tensors, flags)
         elif flags != self.flags:
             self._reflag(flags)
-        rows, buffer = self.rows, self.items.buffer
-        slow = None
-        for i, t in enumerate(tensors):
-            row = rows[i]
-            if row is not None and type(t) in _plain:
-                pointer = t.data_ptr()
-                if t.shape == row[1] and t.is_contiguous() and t.dtype is row[2]:
-                    if pointer != row[0]:
-                        if not t.is_cpu or t.layout is not _strided or not pointer:
-                            return self._rerecord(names, tensors, flags)
-                        row[0] = pointer
-                        pack_pointer(buffer, i * ITEM_BYTES, pointer)
-                    continue
-                return self._rerecord(names, tensors, flags)
-            slow = slow or []
-            slow.append(i)
-        if slow is None:
-            self._send()
-            return
-        pending = self.pending
-        for i, t in enumerate(tensors):
-            name, scope, op = names[i]
-            pending.add(self.phase, self.kind, name, t, scope, op, "", flags, role="")
-        pending.flush()
+        buffer, plain, i = self.items.buffer, _plain, 0
+        for t, row in zip(tensors, self.rows):
+            if row is None or type(t) not in plain:
+                return self._one_by_one(names, tensors, flags)
+            pointer, shape, dtype, strides = row
+            now = t.data_ptr()
+            if t.shape != shape or t.dtype is not dtype or not (t.is_contiguous() if strides is None else t.stride() == strides):
+                return self._again(names, tensors, flags)
+            if now != pointer:
+                if not now or not _simple(t):
+                    return self._again(names, tensors, flags)
+                self.rows[i] = (now, shape, dtype, strides)
+                pack_pointer(buffer, i * ITEM_BYTES, now)
+            i += 1
+        self._send()
 
-    def _rerecord(self, names, tensors, flags):
-        self.names = None
-        self.record(names, tensors, flags)
+    def _again(self, names, tensors, flags):
+        self._rebuild(names, tensors, flags)
+        if None in self.rows:
+            self._one_by_one(names, tensors, flags)
+        else:
+            self._send()
+
+    def _one_by_one(self, names, tensors, flags):
+        held = pending()
+        for (name, scope, op, site), t in zip(names, tensors):
+            held.add(self.phase, self.kind, name, t, scope, op, site, flags, role="")
+        held.flush()
+
+    def again(self, flags):
+        """record() with the same names and tensors, for who knows that each is where it was."""
+        if flags != self.flags:
+            self._reflag(flags)
+        self._send()
 
     def _send(self):
         if not self.rows:
@@ -287,15 +320,16 @@ class Table:
             self.items.grow()
         for i, t in enumerate(tensors):
             memory = _memory(t) if type(t) in _plain and _simple(t) else None
-            if memory is None or memory[4] is not None or not memory[0] or memory[1] == native.BYTES:
+            if memory is None or not memory[0] or memory[1] == native.BYTES:
                 self.rows.append(None)
                 continue
-            pointer, code, count, shape, _ = memory
-            name, scope, op = names[i]
-            number = core.series(self.phase, self.kind, name, scope, op, "", "")
-            pack_item(self.items.buffer, i * ITEM_BYTES, pointer, 0, 0, count, 0, number, core.layout(code, shape), flags,
-                      code, len(shape), 0)
-            self.rows.append([pointer, t.shape, t.dtype])
+            pointer, code, count, shape, strides = memory
+            name, scope, op, site = names[i]
+            at = [0 if numbers is None else ctypes.addressof(core.sizes(numbers)) for numbers in (strides and shape, strides)]
+            pack_item(self.items.buffer, i * ITEM_BYTES, pointer, *at, count, 0,
+                      core.series(self.phase, self.kind, name, scope, op, site, ""), core.layout(code, shape), flags, code,
+                      len(shape), 0)
+            self.rows.append((pointer, t.shape, t.dtype, strides))
             self.bytes += count * _WIDTH[code]
 
 

@@ -43,7 +43,6 @@ def _fetched(fetcher, indices):
 @hook
 def _left():
     if S.begun:
-        core.tell_coverage()
         S.lib.flush()
 
 
