@@ -2,6 +2,7 @@
 """Loader workers by fork, spawn or forkserver; the samples draw from three generators."""
 import random
 import sys
+import threading
 
 import numpy as np
 import torch
@@ -23,6 +24,9 @@ def main():
                                              multiprocessing_context=sys.argv[1])
         for x, y in loader:
             print(epoch, x.sum().item(), y)
+    for thread in threading.enumerate():  # those that feed a queue hold its semaphores: CPython warns of these at a quick exit
+        if thread is not threading.current_thread():
+            thread.join(10)
 
 
 if __name__ == "__main__":
