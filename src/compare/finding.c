@@ -181,6 +181,8 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, 
     tw_finding_set(c, &f->scope, tw_cmp_copy(c, tw_rec_scope(v, r)));
     tw_finding_set(c, &f->op, tw_cmp_copy(c, tw_rec_op(v, r)));
     tw_finding_set(c, &f->site, tw_cmp_copy(c, tw_rec_site(v, r)));
+    if (r->phase == TWIN_PHASE_KERNEL && tw_starts(f->scope, "backward")) /* the agent says so: an operation has no phase of its own */
+        tw_finding_set(c, &f->layer, tw_cmp_copy(c, "backward"));
     if (d->type == TWIN_FINDING_ORDER && r->phase != TWIN_PHASE_DATA)
         tw_finding_set(c, &f->layer, tw_cmp_copy(c, "schedule"));
     if (d->a != TW_NONE) {

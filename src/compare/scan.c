@@ -67,7 +67,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             continue;
         bool sibling = x->phase == r->phase && x->kind == r->kind && plural(r->phase, r->kind);
         siblings += sibling;
-        if (2 * (i + 1) >= first->at && !sibling)
+        bool first_of_all = x->phase == TWIN_PHASE_INIT && r->phase != TWIN_PHASE_INIT; /* a model is announced when it is called */
+        if (2 * (i + 1) >= first->at && !sibling && !first_of_all)
             continue;
         out->equal_records++;
         if (!sibling && label_of(x) < LABELS)

@@ -88,7 +88,7 @@ def _place():
     if task is not None and task() != -1:
         node = _torch._C._current_autograd_node()
         known = _forward.get(node._sequence_nr()) if node is not None else None
-        return known if known is not None else ("", sites.user())
+        return ("backward:" + known[0], known[1]) if known is not None else ("backward", sites.user())
     path = T.path
     scope = path[-1] if path else T.root.label if T.root is not None else ""
     place = (scope, sites.user())
