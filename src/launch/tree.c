@@ -233,17 +233,20 @@ static bool spoke(const struct tw_tree *t, const struct seen *s)
 static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
 {
     char *argv = tw_proc_argv(s->pid);
-    if (argv && (!s->argv || strcmp(argv, s->argv) != 0)) {
+    bool forked = argv && t->our_argv && strcmp(argv, t->our_argv) == 0; /* between fork and exec: not yet what it will be */
+    s->is_fork_of_us = argv ? forked : s->is_fork_of_us;
+    if (forked)
+        s->image_ns = now_ns;
+    if (argv && !(forked && s->argv) && (!s->argv || strcmp(argv, s->argv) != 0)) {
         tw_free(s->argv);
         tw_free(s->why);
         s->argv = argv;
         s->why = NULL;
         s->image_ns = now_ns;
         s->examined = s->loaded = false;
-        s->is_fork_of_us = t->our_argv && strcmp(argv, t->our_argv) == 0;
-    } else {
-        tw_free(argv);
+        argv = NULL;
     }
+    tw_free(argv);
     if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull ||
         spoke(t, s))
         return;
@@ -338,6 +341,8 @@ void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
         tw_buf_printf(&joined, "%s%s", i ? " " : "", argv[i]);
     if (s && (s->argv = tw_buf_steal(&joined)) && strlen(s->argv) > TW_ARGV_MAX)
         s->argv[TW_ARGV_MAX] = '\0';
+    if (s)
+        s->image_ns = tw_monotonic_ns();
     tw_buf_free(&joined);
 }
 
