@@ -2,6 +2,7 @@
 /* twinrun check: run it again, unchanged, and name the first place where the runs part. */
 #include "check.h"
 
+#include "interrupt.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -208,6 +209,7 @@ static int run(int argc, char **argv)
     if (rc < 0)
         rc = choose_arms(&c, &job);
     if (rc < 0) {
+        tw_interrupt_hold();
         tw_progress_setup(c.args.quiet || c.args.show_output);
         if (c.args.json && c.args.show_output)
             tw_stdout_reserve();

@@ -2,6 +2,7 @@
 /* The runs of a check, one after the other, each compared with the first as soon as it has ended. */
 #include "check.h"
 
+#include "interrupt.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -58,7 +59,9 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
         if (live && (!c->arms || c->args.b_starts_at != TW_NOT_GIVEN))
             c->watch.reference = c->runs[0];
         if (c->arms && live && c->args.b_starts_at != TW_NOT_GIVEN)
-            c->watch.shift = -(int64_t)c->args.b_starts_at;
+            c->watch.how.shift = -(int64_t)c->args.b_starts_at;
+        c->watch.how.ignore = c->args.ignore.items;
+        c->watch.how.ignore_count = c->args.ignore.count;
     }
     with_watch.user = &c->watch;
     int rc = twin_launch(&with_watch, out, &err);
@@ -89,6 +92,7 @@ int tw_check_compare(struct tw_check *c)
         return tw_trouble(&err, "check: cannot compare the runs");
     twin_verdict_free(c->v);
     c->v = v;
+    c->interrupted |= tw_interrupted();
     return -1;
 }
 
@@ -250,7 +254,8 @@ int tw_check_series(struct tw_check *c)
         if (rc >= 0)
             return rc;
         if (c->count == 1 && !c->interrupted && !c->out_of_time) {
-            if (c->level == TWIN_LEVEL_TENSORS && c->args.level != TWIN_LEVEL_TENSORS && no_input_was_seen(c->runs[0]))
+            if (c->level == TWIN_LEVEL_TENSORS && c->args.level != TWIN_LEVEL_TENSORS && !tw_run_failed(c->runs[0]) &&
+                no_input_was_seen(c->runs[0]))
                 return TW_CHECK_UNSEEN;
             if ((rc = announce_size(c)) >= 0)
                 return rc;

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <twin/compare.h>
 
 /* A run that has parted goes on until the drift can be seen to grow: ten steps, and as many again as it took to part
  * (a hundred at most). A short rest is cheaper to let finish, since the printed output and the files then count too. */
@@ -32,7 +31,7 @@ int tw_watch_tick(void *user, const struct twin_progress *p)
     }
     /* An error here only means that nothing is known yet: the comparison at the end is the one that counts. */
     if (w->reference && !w->parted && p->step &&
-        twin_compare_live(w->reference, p->run_dir, w->shift, &w->parted, &w->parted_step, NULL) != 0)
+        twin_compare_live(w->reference, p->run_dir, &w->how, &w->parted, &w->parted_step, NULL) != 0)
         w->parted = false;
     if (w->parted && enough_is_known(w, p)) {
         w->stopped_parted = true;

@@ -4,6 +4,7 @@
 /* What check and zoom do while a run goes on: progress, the time limit, and ending a run that has parted for long. */
 #include <stdbool.h>
 #include <stdint.h>
+#include <twin/compare.h>
 #include <twin/run.h>
 
 struct tw_watch {
@@ -11,7 +12,7 @@ struct tw_watch {
     double expected_s;                /* of the first run; 0 = not known */
     uint64_t expected_steps;
     const struct twin_run *reference; /* compared with while the run goes on; NULL = not */
-    int64_t shift;
+    struct twin_compare_options how;  /* of that comparison */
     uint64_t deadline_ns;             /* monotonic; 0 = none */
     /* found out */
     bool parted;

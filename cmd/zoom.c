@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "zoom.h"
 
+#include "interrupt.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -132,6 +133,7 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
         rc = launch(z, z->base_b, step[1], op[1], title, &p.b, err);
         found = rc == 0 && !z->interrupted && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
+        z->interrupted |= tw_interrupted();
     }
     if (found)
         *out = p;
@@ -157,6 +159,7 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
                         ATTEMPTS, v->first->step_a);
     if (rc == 0 && first.a)
         rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
+    z->interrupted |= tw_interrupted();
     if (rc == 0 && op[0] && !z->interrupted)
         rc = make_pair(v, z, (const char *const *)op, "replay", &second, err);
     if (rc == 0 && first.a)

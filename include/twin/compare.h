@@ -108,7 +108,8 @@ int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za
                          struct twin_error *err);
 void twin_verdict_free(struct twin_verdict *v);
 
-/* While run b is still going on: has it parted from a, and at which step? Cheap enough to be called each tick. */
-int twin_compare_live(const struct twin_run *a, const char *b_dir, int64_t shift, bool *parted, uint32_t *step,
-                      struct twin_error *err);
+/* While run b is still going on: has it parted from a, and at which step? Cheap enough to be called each tick. Of the options,
+ * shift and ignore count; NULL: none. */
+int twin_compare_live(const struct twin_run *a, const char *b_dir, const struct twin_compare_options *o, bool *parted,
+                      uint32_t *step, struct twin_error *err);
 #endif

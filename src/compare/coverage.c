@@ -12,7 +12,7 @@
 #define RESULTS (BIT(TWIN_PHASE_FORWARD) | BIT(TWIN_PHASE_BACKWARD) | BIT(TWIN_PHASE_OPTIMIZER) | BIT(TWIN_PHASE_KERNEL))
 #define INPUTS (BIT(TWIN_PHASE_DATA) | BIT(TWIN_PHASE_KERNEL))
 
-struct kinds { struct tw_proc *p; uint32_t inputs, results, values; size_t records, unread; };
+struct kinds { const struct tw_cmp *c; struct tw_proc *p; uint32_t inputs, results, values; size_t records, unread, ignored; };
 
 /* What a process ever showed. Values of the job's own (twin_record) stand for inputs and results alike: it chose them. */
 static int look(void *user, const struct twin_trace_record *r)
@@ -22,13 +22,17 @@ static int look(void *user, const struct twin_trace_record *r)
     k->unread += (r->flags & TWIN_REC_UNOBSERVED) != 0;
     if (r->flags & TWIN_REC_UNOBSERVED || s->phase >= TWIN_PHASE_COUNT)
         return 0;
+    if (BIT(s->phase) & INPUTS)
+        k->inputs |= BIT(s->phase); /* also one that --ignore names: whoever names it answers for it */
+    if (k->c->o->ignore_count && tw_cmp_ignored(k->c, s->phase, s->kind, twin_trace_string(k->p->trace, s->name))) {
+        k->ignored++;
+        return ++k->records, 0;
+    }
     if (s->kind == TWIN_KIND_VALUE)
         k->values |= BIT(s->phase);
     else if (BIT(s->phase) & RESULTS && s->kind != TWIN_KIND_HYPER)
         k->results |= BIT(s->phase);
-    if (BIT(s->phase) & INPUTS)
-        k->inputs |= BIT(s->phase);
-    return ++k->records > 200000; /* enough to know what kinds there are */
+    return ++k->records > 200000 && k->c->o->ignore_count == 0; /* enough to know what kinds there are */
 }
 
 struct holes { size_t inputs, results, unknown; uint32_t first_input, first_result; };
@@ -104,11 +108,13 @@ static void stepping(struct tw_cmp *c, const struct tw_scan *s, const struct kin
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, as_one = side->steps == 0;
+    size_t ignored = 0;
     for (size_t i = 0; i < count; i++) {
-        struct kinds k = {.p = scans[i].pair->a};
+        struct kinds k = {.c = c, .p = scans[i].pair->a};
         twin_trace_walk(k.p->trace, look, NULL, &k, NULL);
         inputs |= k.inputs || k.values;
         results |= k.results || k.values;
+        ignored += k.ignored;
         own |= k.values != 0;
         as_one |= scans[i].recut;
         if (k.unread)
@@ -129,6 +135,10 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_s
         tw_cmp_unseen(c, "batches or inputs: no record of any");
     if (as_one && !results)
         tw_cmp_unseen(c, "weights, gradients or outputs: no record of any");
+    if (ignored) {
+        tw_cmp_note(c, "left out by --ignore: %zu records of each run", ignored);
+        c->v->records_compared -= ignored < c->v->records_compared ? ignored : c->v->records_compared;
+    }
     if (own)
         tw_cmp_note(c, "values that the job records itself were compared, too");
 }

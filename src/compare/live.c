@@ -76,11 +76,11 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
     return 0;
 }
 
-int twin_compare_live(const struct twin_run *a, const char *b_dir, int64_t shift, bool *parted, uint32_t *step,
-                      struct twin_error *err)
+int twin_compare_live(const struct twin_run *a, const char *b_dir, const struct twin_compare_options *o, bool *parted,
+                      uint32_t *step, struct twin_error *err)
 {
     static const struct twin_compare_options none;
-    struct tw_cmp c = {.o = &none, .quick = true};
+    struct tw_cmp c = {.o = o ? o : &none, .quick = true};
     struct tw_side sa = {0}, sb = {0};
     struct tw_texts traces = {0};
     struct tw_pair *pairs = NULL;
@@ -99,7 +99,7 @@ int twin_compare_live(const struct twin_run *a, const char *b_dir, int64_t shift
     if (rc == 0)
         rc = tw_side_match(&c, &sa, &sb, &pairs, &n);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = look_at(&c, &pairs[i], shift, parted, step, err);
+        rc = look_at(&c, &pairs[i], c.o->shift, parted, step, err);
     if (rc == 0 && c.oom)
         rc = TWIN_ENOMEM;
     tw_side_close(&sa);

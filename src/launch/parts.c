@@ -62,7 +62,7 @@ static const struct {
     const char *library, *python;
 } places[] = {
     {LIBRARY, "agent"},
-    {"../agents/" LIBRARY, "../../python"},
+    {"../agents/" LIBRARY, "../python"},
     {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python"},
     {"../lib64/twinrun/" LIBRARY, "../lib64/twinrun/python"},
 #if defined(__x86_64__)

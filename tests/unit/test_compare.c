@@ -1024,12 +1024,12 @@ static void live(void **state)
     struct twin_writer *w = synth_process(b, 0, 1, NULL);
     bool parted = true;
     uint32_t step;
-    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, 0, &parted, &step, NULL), 0);
+    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
     assert_false(parted);
     y.steps = 6;
     synth_train(&y, w);
     twin_writer_flush(w);
-    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, 0, &parted, &step, NULL), 0);
+    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
     assert_false(parted);
     synth_free(b);
     synth_model_init(&y, 8);
@@ -1038,7 +1038,7 @@ static void live(void **state)
     y.disturb[0].by = 1;
     y.disturbances = 1;
     b = synth_train_run("b", &y);
-    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, 0, &parted, &step, NULL), 0);
+    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
     assert_true(parted);
     assert_int_equal(step, 6);
     synth_free(a);
