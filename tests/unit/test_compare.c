@@ -1041,6 +1041,9 @@ static void live(void **state)
     assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
     assert_true(parted);
     assert_int_equal(step, 6);
+    struct twin_compare_options all_of_it = {.ignore = (const char *const[]){"*"}, .ignore_count = 1};
+    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, &all_of_it, &parted, &step, NULL), 0);
+    assert_false(parted);
     synth_free(a);
     synth_free(b);
 }
