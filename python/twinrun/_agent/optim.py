@@ -5,7 +5,7 @@ By torch's global step hooks; where they do not exist (before 2.0), by the per-c
 
 Every record of the optimizer is independent of the step's number, so that a resumed run, which counts from 0 again, can be
 compared with the one it continues. Nothing large is therefore recorded in turns, but by the same part in every step: a moment by
-its first elements, a weight by every eighth block. Gradients are whole: with equal gradients, weights and state an optimizer makes
+its first elements, a weight by a block of every 65,536 elements. Gradients are whole: with equal gradients, weights and state an optimizer makes
 equal weights. At the start and at the end of the process, and at all levels but `tensors`, weights are whole, too.
 """
 import functools

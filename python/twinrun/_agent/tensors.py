@@ -234,8 +234,8 @@ def _simple(t):
 # ---------------------------------------------------------------- a part for the whole
 
 LARGE = 65536                   # elements: from here on a tensor is sampled where a part will do
-BLOCK, EVERY = 1024, 8192       # its first 1,024 of every 8,192 elements
-SAMPLED = "[1/8]"               # behind the name
+BLOCK, EVERY = 4096, 65536      # its first 4,096 of every 65,536 elements
+SAMPLED = "[1/16]"              # behind the name
 
 
 def sampled(t):
