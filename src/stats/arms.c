@@ -66,7 +66,8 @@ struct twin_equivalence twin_stats_equivalence(const double *x, size_t nx, const
     e.df = 1 / (share * share / (double)(nx - 1) + (1 - share) * (1 - share) / (double)(ny - 1));
     double half = twin_stats_t_quantile(1 - alpha, e.df) * error;
     e.interval = (struct twin_interval){exp(difference - half), exp(difference + half)};
-    e.p = fmax(twin_stats_t_cdf(-(difference + bound) / error, e.df), twin_stats_t_cdf((difference - bound) / error, e.df));
+    e.p = fmax(twin_stats_t_cdf(-(difference + bound) / error, e.df),
+               twin_stats_t_cdf((difference - bound) / error, e.df));
     return e;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The normal, t, chi-square and F distributions by the incomplete beta and gamma functions; quantiles by bisection. Both tails
- * are computed as such, never as 1 minus the other one, so that small p values keep their digits. */
+/* The normal, t, chi-square and F distributions by the incomplete beta and gamma functions; quantiles by bisection.
+ * Both tails are computed as such, never as 1 minus the other one, so that small p values keep their digits. */
 #include "inside.h"
 
 #include <twin/stats.h>

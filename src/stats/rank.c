@@ -11,7 +11,10 @@
 
 #define EXACT_CAP 100 /* values in both samples; the exact distribution then takes 4 MiB and 50 ms at most */
 
-struct value { double x; bool first; };
+struct value {
+    double x;
+    bool first;
+};
 
 static int by_value(const void *a, const void *b)
 {
@@ -19,8 +22,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The permutation distribution of twice the rank sum of a sample of `chosen` out of all, from doubled ranks in ascending
- * order: ways[sum] for sums up to *most. Counts are exact up to 2^53 and good to 1e-14 beyond. tw_free; NULL = no memory. */
+/* The permutation distribution of twice the rank sum of a sample of `chosen` out of all, from doubled ranks in
+ * ascending order: ways[sum] for sums up to *most. Counts are exact up to 2^53 and good to 1e-14 beyond. tw_free; NULL
+ * = no memory. */
 static double *rank_sum_ways(const uint32_t *doubled, size_t all, size_t chosen, size_t *most)
 {
     size_t top = 0;
@@ -53,9 +57,14 @@ static void rank_sum_tails(const double *ways, size_t most, size_t s, double *be
     *above = high / (low + high);
 }
 
-struct ranking { uint32_t doubled[EXACT_CAP]; double rank_sum, tie_sum; bool ties; };
+struct ranking {
+    uint32_t doubled[EXACT_CAP];
+    double rank_sum, tie_sum;
+    bool ties;
+};
 
-/* Mid-ranks of the pooled values. rank_sum is that of the first sample; tie_sum is sum(t^3 - t) over groups of equals. */
+/* Mid-ranks of the pooled values. rank_sum is that of the first sample; tie_sum is sum(t^3 - t) over groups of equals.
+ */
 static struct ranking rank_pool(const struct value *pool, size_t n)
 {
     struct ranking r = {.rank_sum = 0};
@@ -102,7 +111,8 @@ static double normal_p(const struct ranking *r, double u, double nx, double ny, 
     if (!(sd > 0)) /* all values equal */
         return 1;
     /* half a step towards the centre: the continuity correction */
-    return one_or_two_sided(twin_stats_normal_cdf((centred + 0.5) / sd), twin_stats_normal_cdf(-(centred - 0.5) / sd), side);
+    return one_or_two_sided(twin_stats_normal_cdf((centred + 0.5) / sd), twin_stats_normal_cdf(-(centred - 0.5) / sd),
+                            side);
 }
 
 static bool no_nan(const double *x, size_t n)

@@ -40,7 +40,8 @@ double twin_stats_mean_difference(const void *arms, const size_t *index, size_t 
            twin_stats_mean_of(a->values, index + a->first, n - a->first);
 }
 
-/* The acceleration: a sixth of the skewness of the jackknife values; 0 where they do not vary. Overwrites index and value. */
+/* The acceleration: a sixth of the skewness of the jackknife values; 0 where they do not vary. Overwrites index and
+ * value. */
 static double acceleration(twin_statistic *statistic, const void *data, size_t n, size_t *index, double *value)
 {
     for (size_t i = 0; i < n - 1; i++)
@@ -91,8 +92,8 @@ static void bca_interval(double *values, size_t n, double confidence, struct twi
         out->interval = (struct twin_interval){quantile(values, n, low), quantile(values, n, high)};
 }
 
-int twin_stats_bca(twin_statistic *statistic, const void *data, size_t n, size_t resamples, uint64_t seed, double confidence,
-                   struct twin_bca *out)
+int twin_stats_bca(twin_statistic *statistic, const void *data, size_t n, size_t resamples, uint64_t seed,
+                   double confidence, struct twin_bca *out)
 {
     *out = (struct twin_bca){NAN, {NAN, NAN}, NAN, NAN, 0};
     if (n < 2 || resamples < 100 || resamples > 100000000 || !tw_stats_is_probability(confidence))
@@ -155,7 +156,8 @@ int twin_stats_permutation(twin_statistic *statistic, const void *data, size_t n
                 order[j] = kept;
             }
             double value = statistic(data, order, n);
-            out->extreme += isnan(value) || extreme(value, out->value, side); /* what cannot be judged counts against us */
+            out->extreme +=
+                isnan(value) || extreme(value, out->value, side); /* what cannot be judged counts against us */
         }
         out->p = (1 + (double)out->extreme) / ((double)permutations + 1);
     }

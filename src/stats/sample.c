@@ -136,7 +136,8 @@ static struct twin_estimate t_interval(const double *x, size_t n, double confide
         if (!(x[i] > 0))
             return nothing;
     struct tw_moments m = tw_stats_moments(x, n, logs);
-    double half = n < 2 ? NAN : twin_stats_t_quantile((1 + confidence) / 2, (double)n - 1) * sqrt(m.variance / (double)n);
+    double half =
+        n < 2 ? NAN : twin_stats_t_quantile((1 + confidence) / 2, (double)n - 1) * sqrt(m.variance / (double)n);
     struct twin_estimate e = {m.mean, {m.mean - half, m.mean + half}, n < 2 ? NAN : confidence};
     if (logs)
         e = (struct twin_estimate){exp(e.value), {exp(e.interval.low), exp(e.interval.high)}, e.confidence};

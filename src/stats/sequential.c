@@ -55,7 +55,8 @@ uint64_t twin_stats_e_clean_needed(double p0, double alpha)
 {
     if (!tw_stats_is_probability(p0) || !tw_stats_is_probability(alpha) || p0 < 1e-15)
         return 0;
-    /* With no divergence the log value starts at 0, falls, then rises for ever: once past a positive bar it stays there. */
+    /* With no divergence the log value starts at 0, falls, then rises for ever: once past a positive bar it stays
+     * there. */
     uint64_t low = 0, high = 1;
     double bar = -log(alpha);
     while (twin_stats_e_log(0, high, p0) < bar) {

@@ -8,17 +8,18 @@
 #include <string.h>
 
 #define HALF_LN_2PI 0.91893853320467274178 /* ln sqrt(2 pi) */
-#define FRACTION_TERMS 1000000             /* enough for parameters up to about 1e10; past that NaN, never a wrong digit */
+#define FRACTION_TERMS 1000000 /* enough for parameters up to about 1e10; past that NaN, never a wrong digit */
 
-/* What Stirling's formula leaves out: ln Gamma(x) - ((x - 1/2) ln x - x + ln sqrt(2 pi)). DLMF 5.11.1 from 16 on; below,
- * the recurrence Gamma(x + 1) = x Gamma(x) leads there. */
+/* What Stirling's formula leaves out: ln Gamma(x) - ((x - 1/2) ln x - x + ln sqrt(2 pi)). DLMF 5.11.1 from 16 on;
+ * below, the recurrence Gamma(x + 1) = x Gamma(x) leads there. */
 static double stirling_rest(double x)
 {
     double rest = 0;
     for (; x < 16; x++)
         rest += (x + 0.5) * log1p(1 / x) - 1;
     double r = 1 / (x * x);
-    return rest + (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r * (1. / 1188 - r * 691. / 360360))))) / x;
+    return rest +
+           (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r * (1. / 1188 - r * 691. / 360360))))) / x;
 }
 
 /* Our own, not libm's: lgamma() writes the global signgam and so is not thread-safe. */
@@ -78,9 +79,9 @@ static double away_from_zero(double x)
     return fabs(x) < DBL_MIN / DBL_EPSILON ? DBL_MIN / DBL_EPSILON : x;
 }
 
-/* I_x(a, b) B(a, b) / (x^a y^b) by the even part of the continued fraction DLMF 8.17.22 (DiDonato and Morris 1992, their
- * equation 9), modified Lentz. Its first denominator is formed from y = 1 - x, which keeps its digits near the mean, where the
- * usual form loses them to 1 - (a + b) x / (a + 1). Converges fast for x < (a + 1) / (a + b + 2). */
+/* I_x(a, b) B(a, b) / (x^a y^b) by the even part of the continued fraction DLMF 8.17.22 (DiDonato and Morris 1992,
+ * their equation 9), modified Lentz. Its first denominator is formed from y = 1 - x, which keeps its digits near the
+ * mean, where the usual form loses them to 1 - (a + b) x / (a + 1). Converges fast for x < (a + 1) / (a + b + 2). */
 static double beta_fraction(double a, double b, double x, double y)
 {
     double offset = a * y - b * x + 1;

@@ -22,8 +22,8 @@ static bool valid_times(const double *time, size_t n)
     return true;
 }
 
-/* One row per distinct time, ascending, with who was at risk and how many parted there; returns the number of rows. A run that
- * was clean up to a time was still at risk at that time. */
+/* One row per distinct time, ascending, with who was at risk and how many parted there; returns the number of rows. A
+ * run that was clean up to a time was still at risk at that time. */
 static size_t life_table(const double *time, const bool *parted, size_t n, struct twin_survival *rows)
 {
     for (size_t i = 0; i < n; i++)
@@ -51,8 +51,8 @@ static void survival_interval(struct twin_survival *s, double greenwood, double 
         s->interval = (struct twin_interval){NAN, NAN};
 }
 
-int twin_stats_kaplan_meier(const double *time, const bool *parted, size_t n, double confidence, struct twin_survival *points,
-                            size_t *count)
+int twin_stats_kaplan_meier(const double *time, const bool *parted, size_t n, double confidence,
+                            struct twin_survival *points, size_t *count)
 {
     *count = 0;
     if (!tw_stats_is_probability(confidence) || !valid_times(time, n))
@@ -113,8 +113,8 @@ static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct
     }
 }
 
-int twin_stats_log_rank(const double *time_a, const bool *parted_a, size_t na, const double *time_b, const bool *parted_b,
-                        size_t nb, struct twin_log_rank *out)
+int twin_stats_log_rank(const double *time_a, const bool *parted_a, size_t na, const double *time_b,
+                        const bool *parted_b, size_t nb, struct twin_log_rank *out)
 {
     *out = (struct twin_log_rank){NAN, NAN, NAN, NAN};
     if (na == 0 || nb == 0 || !valid_times(time_a, na) || !valid_times(time_b, nb))

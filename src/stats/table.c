@@ -11,7 +11,9 @@
 #define TABLE_CAP ((uint64_t)1 << 40) /* beyond it a sum over the distribution would take seconds */
 
 /* The first cell of a table with these margins: hypergeometric, low <= x <= high. */
-struct hypergeometric { double row, other_row, column, low, high, mode; };
+struct hypergeometric {
+    double row, other_row, column, low, high, mode;
+};
 
 static double density(const struct hypergeometric *h, double x)
 {
@@ -56,7 +58,8 @@ static double lower_tail(const struct hypergeometric *h, double x)
     return x <= h->mode ? sum_outwards(h, x, -1) : 1 - sum_outwards(h, x + 1, 1);
 }
 
-/* Every table that is no more probable than the one seen; those within 1e-7 of it count as equally probable, as in R. */
+/* Every table that is no more probable than the one seen; those within 1e-7 of it count as equally probable, as in R.
+ */
 static double both_tails(const struct hypergeometric *h, double x)
 {
     double bar = density(h, x) * (1 + 1e-7);
@@ -98,7 +101,10 @@ double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum tw
     return NAN;
 }
 
-struct ranked { double p; size_t index; };
+struct ranked {
+    double p;
+    size_t index;
+};
 
 static int by_p(const void *a, const void *b)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rates, hazards and sequential tests. Oracles: the design paper; special and stats are scipy.special and scipy.stats, 1.17.1; exact enumeration. */
+/* Rates, hazards and sequential tests. Oracles: the design paper; special and stats are scipy.special and
+ * scipy.stats, 1.17.1; exact enumeration. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,8 +38,9 @@ static void sprt(void **state)
 static void sprt_bad_plans(void **state)
 {
     (void)state;
-    static const struct twin_sprt bad[] = {{.2, .01, .05, .05}, {.1, .1, .05, .05}, {0, .2, .05, .05},   {.01, 1, .05, .05},
-                                           {.01, .2, 0, .05},   {.01, .2, .05, 1},  {.01, .2, .6, .6},   {NAN, .2, .05, .05}};
+    static const struct twin_sprt bad[] = {{.2, .01, .05, .05}, {.1, .1, .05, .05}, {0, .2, .05, .05},
+                                           {.01, 1, .05, .05},  {.01, .2, 0, .05},  {.01, .2, .05, 1},
+                                           {.01, .2, .6, .6},   {NAN, .2, .05, .05}};
     for (size_t i = 0; i < 8; i++) {
         assert_int_equal(twin_stats_sprt_decide(bad[i], 0, 100), TWIN_SPRT_INVALID);
         assert_int_equal(twin_stats_sprt_clean_needed(bad[i]), 0);
@@ -55,11 +57,12 @@ static void hazard_and_clean_runs(void **state)
     /* 3 of 3 runs: p = .37, r = 11 at T = 6 */
     NEAR(twin_stats_rate_lower(3, 3, .95), .37, .005);
     assert_int_equal(twin_stats_clean_needed(twin_stats_rate_lower(3, 3, .95), .05, 6), 11);
-    CLOSE(twin_stats_rate_lower(3, 1000, .95), 0.0008181753982218001); /* stats.beta.ppf(.05, 3, 998) */
-    CLOSE(twin_stats_rate_lower(19, 20, .95), 0.7838938357931526); /* stats.beta.ppf(.05, 19, 2) */
+    CLOSE(twin_stats_rate_lower(3, 1000, .95), 0.0008181753982218001);        /* stats.beta.ppf(.05, 3, 998) */
+    CLOSE(twin_stats_rate_lower(19, 20, .95), 0.7838938357931526);            /* stats.beta.ppf(.05, 19, 2) */
     CLOSE(twin_stats_rate_lower(1, 1000000000, .95), 5.1293294386235036e-11); /* stats.beta.ppf(.05, 1, 10**9) */
     assert_true(twin_stats_rate_lower(0, 10, .95) == 0 && twin_stats_rate_lower(0, 0, .95) == 0);
-    assert_true(isnan(twin_stats_rate_lower(2, 1, .95)) && isnan(twin_stats_rate_lower(1, 2, 1)) && isnan(twin_stats_rate_lower(1, 2, NAN)));
+    assert_true(isnan(twin_stats_rate_lower(2, 1, .95)) && isnan(twin_stats_rate_lower(1, 2, 1)) &&
+                isnan(twin_stats_rate_lower(1, 2, NAN)));
     assert_int_equal(twin_stats_clean_needed(1, .05, 1), 1);
     assert_int_equal(twin_stats_clean_needed(0, .05, 1), 0); /* no number of clean runs suffices */
     assert_int_equal(twin_stats_clean_needed(.1, 0, 1), 0);
@@ -82,10 +85,13 @@ static void e_process(void **state)
     assert_int_equal(twin_stats_e_clean_needed(.01, .05), 680);
     NEAR(twin_stats_e_log(2, 18, .01), 1.138899, 5e-7);
     NEAR(twin_stats_e_log(0, 0, .3), 0, 1e-15);
-    CLOSE(twin_stats_e_log(0, 53, .1), 3.024237974578398); /* special.betaln(.5, 53.5) - special.betaln(.5, .5) - 53 * math.log1p(-.1) */
-    CLOSE(twin_stats_e_log(7, 3, .2), 4.421691421162224); /* special.betaln(7.5, 3.5) - special.betaln(.5, .5) - 7 * math.log(.2) - 3 * math.log1p(-.2) */
+    CLOSE(twin_stats_e_log(0, 53, .1),
+          3.024237974578398); /* special.betaln(.5, 53.5) - special.betaln(.5, .5) - 53 * math.log1p(-.1) */
+    CLOSE(twin_stats_e_log(7, 3, .2), 4.421691421162224); /* special.betaln(7.5, 3.5) - special.betaln(.5, .5) - 7 *
+                                                             math.log(.2) - 3 * math.log1p(-.2) */
     assert_true(twin_stats_e_log(0, 53, .1) >= log(20) && twin_stats_e_log(0, 52, .1) < log(20));
-    assert_true(isnan(twin_stats_e_log(1, 1, 0)) && isnan(twin_stats_e_log(1, 1, 1)) && isnan(twin_stats_e_log(1, 1, NAN)));
+    assert_true(isnan(twin_stats_e_log(1, 1, 0)) && isnan(twin_stats_e_log(1, 1, 1)) &&
+                isnan(twin_stats_e_log(1, 1, NAN)));
     assert_true(isfinite(twin_stats_e_log(UINT64_MAX, UINT64_MAX, .5)));
     assert_int_equal(twin_stats_e_clean_needed(0, .05), 0);
     assert_int_equal(twin_stats_e_clean_needed(.1, 1), 0);
@@ -134,7 +140,8 @@ static void intervals_are_monotone(void **state)
     for (size_t i = 0; i < 5; i++) {
         struct twin_interval before = {-1, -1};
         for (uint64_t k = 0; k <= size[i]; k += size[i] / 7 + 1) {
-            struct twin_interval now = twin_stats_clopper_pearson(k, size[i], .95), wider = twin_stats_clopper_pearson(k, size[i], .99);
+            struct twin_interval now = twin_stats_clopper_pearson(k, size[i], .95),
+                                 wider = twin_stats_clopper_pearson(k, size[i], .99);
             double rate = (double)k / (double)size[i];
             assert_true(now.low > before.low && now.high > before.high && now.low <= rate && rate <= now.high);
             assert_true(wider.low <= now.low && wider.high >= now.high);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fisher and Holm. Oracles: the design paper; special and stats are scipy.special and scipy.stats, 1.17.1; enumeration of every table. */
+/* Fisher and Holm. Oracles: the design paper; special and stats are scipy.special and scipy.stats, 1.17.1; enumeration
+ * of every table. */
 #include "base.h"
 
 #include <math.h>
@@ -21,18 +22,29 @@ static void fisher_values(void **state)
     CLOSE(twin_stats_fisher(3, 1, 1, 3, TWIN_GREATER), 17. / 70);
     CLOSE(twin_stats_fisher(3, 1, 1, 3, TWIN_TWO_SIDED), 34. / 70);
     CLOSE(twin_stats_fisher(3, 0, 0, 3, TWIN_GREATER), .05); /* 3 of 3 natural against 0 of 3 pinned */
-    CLOSE(twin_stats_fisher(8, 2, 1, 5, TWIN_TWO_SIDED), 0.034965034965034975); /* stats.fisher_exact([[8, 2], [1, 5]], 'two-sided')[1] */
-    CLOSE(twin_stats_fisher(8, 2, 1, 5, TWIN_GREATER), 0.024475524475524483); /* stats.fisher_exact([[8, 2], [1, 5]], 'greater')[1] */
-    CLOSE(twin_stats_fisher(8, 2, 1, 5, TWIN_LESS), 0.9991258741258742); /* stats.fisher_exact([[8, 2], [1, 5]], 'less')[1] */
-    CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_TWO_SIDED), 0.08668730650154799); /* stats.fisher_exact([[0, 10], [4, 6]], 'two-sided')[1] */
+    CLOSE(twin_stats_fisher(8, 2, 1, 5, TWIN_TWO_SIDED),
+          0.034965034965034975); /* stats.fisher_exact([[8, 2], [1, 5]], 'two-sided')[1] */
+    CLOSE(twin_stats_fisher(8, 2, 1, 5, TWIN_GREATER),
+          0.024475524475524483); /* stats.fisher_exact([[8, 2], [1, 5]], 'greater')[1] */
+    CLOSE(twin_stats_fisher(8, 2, 1, 5, TWIN_LESS),
+          0.9991258741258742); /* stats.fisher_exact([[8, 2], [1, 5]], 'less')[1] */
+    CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_TWO_SIDED),
+          0.08668730650154799); /* stats.fisher_exact([[0, 10], [4, 6]], 'two-sided')[1] */
     CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_GREATER), 1.0); /* stats.fisher_exact([[0, 10], [4, 6]], 'greater')[1] */
-    CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_LESS), 0.04334365325077399); /* stats.fisher_exact([[0, 10], [4, 6]], 'less')[1] */
-    CLOSE(twin_stats_fisher(100, 900, 60, 940, TWIN_TWO_SIDED), 0.0012465819865252995); /* stats.fisher_exact([[100, 900], [60, 940]], 'two-sided')[1] */
-    CLOSE(twin_stats_fisher(100, 900, 60, 940, TWIN_GREATER), 0.0006232909932626497); /* stats.fisher_exact([[100, 900], [60, 940]], 'greater')[1] */
-    CLOSE(twin_stats_fisher(100, 900, 60, 940, TWIN_LESS), 0.999657151514129); /* stats.fisher_exact([[100, 900], [60, 940]], 'less')[1] */
-    CLOSE(twin_stats_fisher(12, 5, 29, 2, TWIN_TWO_SIDED), 0.08026855207410463); /* stats.fisher_exact([[12, 5], [29, 2]], 'two-sided')[1] */
-    CLOSE(twin_stats_fisher(12, 5, 29, 2, TWIN_GREATER), 0.9945252060218822); /* stats.fisher_exact([[12, 5], [29, 2]], 'greater')[1] */
-    CLOSE(twin_stats_fisher(12, 5, 29, 2, TWIN_LESS), 0.04455473783507688); /* stats.fisher_exact([[12, 5], [29, 2]], 'less')[1] */
+    CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_LESS),
+          0.04334365325077399); /* stats.fisher_exact([[0, 10], [4, 6]], 'less')[1] */
+    CLOSE(twin_stats_fisher(100, 900, 60, 940, TWIN_TWO_SIDED),
+          0.0012465819865252995); /* stats.fisher_exact([[100, 900], [60, 940]], 'two-sided')[1] */
+    CLOSE(twin_stats_fisher(100, 900, 60, 940, TWIN_GREATER),
+          0.0006232909932626497); /* stats.fisher_exact([[100, 900], [60, 940]], 'greater')[1] */
+    CLOSE(twin_stats_fisher(100, 900, 60, 940, TWIN_LESS),
+          0.999657151514129); /* stats.fisher_exact([[100, 900], [60, 940]], 'less')[1] */
+    CLOSE(twin_stats_fisher(12, 5, 29, 2, TWIN_TWO_SIDED),
+          0.08026855207410463); /* stats.fisher_exact([[12, 5], [29, 2]], 'two-sided')[1] */
+    CLOSE(twin_stats_fisher(12, 5, 29, 2, TWIN_GREATER),
+          0.9945252060218822); /* stats.fisher_exact([[12, 5], [29, 2]], 'greater')[1] */
+    CLOSE(twin_stats_fisher(12, 5, 29, 2, TWIN_LESS),
+          0.04455473783507688); /* stats.fisher_exact([[12, 5], [29, 2]], 'less')[1] */
     /* mpmath, 40 digits: SciPy is off by 2e-10 here */
     CLOSE(twin_stats_fisher(3000, 1000000, 2900, 1000000, TWIN_GREATER), .099056384441067864);
 }
@@ -85,7 +97,9 @@ static void runs_per_arm(void **state)
 {
     (void)state;
     /* all versus none: 3 comparisons per arm; under Holm 4 for up to 3 factors, 5 for up to 12, 6 up to 46 */
-    static const struct { uint64_t factors, runs; } row[] = {{1, 3}, {2, 4}, {3, 4}, {4, 5}, {12, 5}, {13, 6}, {46, 6}, {47, 7}};
+    static const struct {
+        uint64_t factors, runs;
+    } row[] = {{1, 3}, {2, 4}, {3, 4}, {4, 5}, {12, 5}, {13, 6}, {46, 6}, {47, 7}};
     for (size_t i = 0; i < 8; i++) {
         uint64_t n = 1;
         while (twin_stats_fisher(n, 0, 0, n, TWIN_GREATER) * (double)row[i].factors > .05 * (1 + 1e-9))
@@ -119,10 +133,8 @@ static void holm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fisher_values),
-        cmocka_unit_test(fisher_by_enumeration),
-        cmocka_unit_test(fisher_edges),
-        cmocka_unit_test(runs_per_arm),
+        cmocka_unit_test(fisher_values), cmocka_unit_test(fisher_by_enumeration),
+        cmocka_unit_test(fisher_edges),  cmocka_unit_test(runs_per_arm),
         cmocka_unit_test(holm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
