@@ -26,13 +26,14 @@ enum twin_side { TWIN_TWO_SIDED, TWIN_GREATER, TWIN_LESS };
 double twin_stats_lgamma(double x);
 
 /* Regularised incomplete beta I_x(a, b), a > 0, b > 0, 0 <= x <= 1. Continued fraction (DLMF 8.17.22), modified Lentz;
- * NaN where it would take more than a million terms (a or b above about 1e10 and x near the mean). */
+ * NaN, never a wrong digit, where that does not converge (a and b above about 1e15 with x near the mean). */
 double twin_stats_beta_inc(double a, double b, double x);
 
 /* x with I_x(a, b) = p, 0 <= p <= 1; bisection to the last bit, so that it never diverges. */
 double twin_stats_beta_inv(double p, double a, double b);
 
-/* Regularised incomplete gamma, P(a, x) and Q(a, x) = 1 - P, a > 0, x >= 0. Series DLMF 8.11.4 and continued fraction 8.9.2. */
+/* Regularised incomplete gamma, P(a, x) and Q(a, x) = 1 - P, a > 0, x >= 0. Series DLMF 8.11.4 and continued fraction 8.9.2;
+ * NaN where these do not converge (a above about 1e10 with x near a). */
 double twin_stats_gamma_p(double a, double x);
 double twin_stats_gamma_q(double a, double x);
 
@@ -40,7 +41,8 @@ double twin_stats_gamma_q(double a, double x);
 double twin_stats_normal_cdf(double z);
 double twin_stats_normal_quantile(double p);
 
-/* Student's t (DLMF 8.17(i)), 0 < df < infinity: P(T <= t), and the t for 0 <= p <= 1. P(T > t) is cdf(-t). */
+/* Student's t (DLMF 8.17(i)), 0 < df < infinity: P(T <= t), and the t for 0 <= p <= 1. P(T > t) is cdf(-t). Tails are exact down to
+ * about 1e-300; quantiles of t and F beyond 1e150 (tiny p with df below 2) are not resolved. */
 double twin_stats_t_cdf(double t, double df);
 double twin_stats_t_quantile(double p, double df);
 

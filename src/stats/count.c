@@ -58,6 +58,8 @@ uint64_t twin_stats_trials_needed_allowing(uint64_t allowed, double p, double co
         return 0;
     uint64_t low = allowed, high = allowed + 1; /* at n = allowed the probability is 1: never enough */
     while (twin_stats_binomial_cdf(allowed, high, p) > 1 - confidence) {
+        if (high > UINT64_MAX / 2)
+            return UINT64_MAX;
         low = high;
         high *= 2;
     }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define HALF_LN_2PI 0.91893853320467274178 /* ln sqrt(2 pi) */
-#define FRACTION_TERMS 1000000 /* enough for parameters up to about 1e10; past that NaN, never a wrong digit */
+#define FRACTION_TERMS 1000000             /* after that NaN, never a wrong digit */
 
 /* What Stirling's formula leaves out: ln Gamma(x) - ((x - 1/2) ln x - x + ln sqrt(2 pi)). DLMF 5.11.1 from 16 on;
  * below, the recurrence Gamma(x + 1) = x Gamma(x) leads there. */
@@ -109,7 +109,10 @@ double tw_stats_beta_tail(double a, double b, double x, double y)
     double front = a * (b / (a + b)) * tw_stats_binomial_density(a, b, x, y); /* x^a y^b / B(a, b) */
     if (front == 0) /* so far in the tail that the fraction cannot matter */
         return low ? 0 : 1;
-    return low ? front * beta_fraction(a, b, x, y) : 1 - front * beta_fraction(b, a, y, x);
+    double part = front * (low ? beta_fraction(a, b, x, y) : beta_fraction(b, a, y, x));
+    if (!(part <= 1 + 1e-6)) /* not converged, or parameters so small that it over- or underflowed */
+        return NAN;
+    return low ? fmin(part, 1) : fmax(1 - part, 0);
 }
 
 double twin_stats_beta_inc(double a, double b, double x)

@@ -154,6 +154,9 @@ static void intervals_are_monotone(void **state)
         CLOSE(twin_stats_clopper_pearson(0, n, .90).high, twin_stats_zero_bound(n, .95));
     }
     /* huge counts */
+    assert_int_equal(twin_stats_trials_needed_allowing(1u << 30, 1e-12, .95), UINT64_MAX); /* 1e21 would be needed */
+    uint64_t trials = twin_stats_trials_needed_allowing(2, 1e-12, .95);
+    NEAR((double)trials * 1e-12, 6.2957936218719, 1e-10); /* half of stats.chi2.ppf(.95, 6) */
     struct twin_interval huge = twin_stats_clopper_pearson(5, UINT64_C(1000000000000), .95);
     CLOSE(huge.low * 1e12, 1.6234863901184207); /* half of stats.chi2.ppf(.025, 10): the Poisson limit */
     CLOSE(huge.high * 1e12, 11.66833207932267); /* half of stats.chi2.ppf(.975, 12) */
