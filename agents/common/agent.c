@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of the agent in one process: start, first record, fork, end. */
+#include "factors.h"
 #include "state.h"
 
 #include <fcntl.h>
@@ -93,6 +94,7 @@ static bool trace_path(char *path, size_t room)
 static void quick_exit_seal(void)
 {
     tw_agent_seal(true);
+    tw_factors_end();
 }
 
 /* Holding the lock; the state is READY. */
@@ -152,6 +154,7 @@ static void close_writer(void)
         atomic_store_explicit(&tw_agent_state, TW_STATE_DONE, memory_order_release);
     if (mine) {
         tw_alerts_report(tw_agent_writer);
+        tw_factors_report(tw_agent_writer);
         /* Closing waits for the drain thread without limit, flushing does not: a disk that hangs must not hang the job. */
         twin_writer_flush(tw_agent_writer);
         if (twin_writer_counts(tw_agent_writer).failed_errno != ETIMEDOUT)
@@ -193,6 +196,7 @@ void tw_agent_flush(void)
 __attribute__((destructor)) static void at_exit(void)
 {
     tw_agent_seal(true);
+    tw_factors_end();
 }
 
 uint32_t tw_agent_step_end(void)
@@ -232,6 +236,7 @@ static void before_fork(void)
         return;
     pthread_mutex_lock(&lock);
     children++;
+    tw_factors_before_fork();
     if (tw_agent_writer)
         twin_writer_prepare_fork(tw_agent_writer);
 }
@@ -270,6 +275,7 @@ static void child_after_fork(void)
     if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_READY)
         announce(tw_agent_config.kind);
     pthread_mutex_unlock(&lock);
+    tw_factors_child_after_fork(); /* may wait: without our locks */
     errno = saved_errno;
 }
 
@@ -289,6 +295,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
             if (pthread_atfork(before_fork, parent_after_fork, child_after_fork) == 0) {
                 atomic_store_explicit(&tw_agent_state, TW_STATE_READY, memory_order_release);
                 tw_ending_resolve();
+                tw_factors_start();
                 tw_python_watch(argc, argv);
             }
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's lines in the run folder: `processes`, `faults`, `progress` (docs/format/run-folder.md).
+ * The agent's lines in the run folder: `processes`, `faults`, `factors`, `progress` (docs/format/run-folder.md).
  * The progress file is written with pwrite and never mapped: a store to a mapping raises SIGBUS, and kills the job, when the
  * disk is full or the file shrinks.
  */
@@ -89,6 +89,20 @@ void tw_folder_fault(const char *what, const char *why)
             line[i] = '?';
     line[bytes++] = '\n';
     append_line("faults", line, bytes);
+}
+
+void tw_folder_factor(const char *key, const char *value)
+{
+    char line[LINE_BYTES];
+    int n = snprintf(line, sizeof line, "%ld\t%d\t%s\t%s\t%s", (long)getpid(), (int)tw_agent_config.rank, tw_agent_config.role, key, value);
+    if (n < 0)
+        return;
+    size_t bytes = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)line[i] < 0x20 && line[i] != '\t')
+            line[i] = '?';
+    line[bytes++] = '\n';
+    append_line("factors", line, bytes);
 }
 
 static void fill_slot(struct slot *s, enum tw_progress_state state)

@@ -6,6 +6,7 @@
  * libdl (before 2.34), those two are loaded along; since then both are empty.
  * tests/agents/test_native_library.py asserts the outcome.
  */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -31,6 +32,7 @@
         return first_##name arguments;                                                                                                \
     }
 
+WRAP(int, dladdr, (const void *address, Dl_info *info), (address, info))
 WRAP(int, dlclose, (void *handle), (handle))
 WRAP(void *, dlopen, (const char *path, int mode), (path, mode))
 WRAP(void *, dlsym, (void *handle, const char *name), (handle, name))

@@ -16,8 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "agents/common/state.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "hooks.h"
 
 extern char **environ;
 
@@ -45,11 +44,15 @@ void tw_ending_resolve(void)
 {
     for (int f = 0; f < FUNCTIONS; f++)
         original((enum function)f);
+#ifdef TW_LIBC_HOOKS
+    tw_hooks_resolve();
+#endif
 }
 
 static _Noreturn void end(enum function f, int status)
 {
     tw_agent_seal(true);
+    tw_factors_end();
     void (*next)(int) = (void (*)(int))original(f);
     if (next)
         next(status);
@@ -67,12 +70,38 @@ void _Exit(int status)
     end(EXIT_ISO, status);
 }
 
+/* Ready to be replaced, and back again when the call fails. */
+static void before_exec(void)
+{
+    tw_agent_seal(false);
+    tw_factors_end();
+}
+
+static int exec_failed(int rc, bool derived)
+{
+    int saved_errno = errno;
+    tw_factors_go_on();
+    if (derived)
+        tw_stream_take_back();
+    errno = saved_errno;
+    return rc;
+}
+
+/* envp, or a copy on the caller's stack that tells the new program which stream is its own. */
+#define WITH_STREAM(envp, entry, derived)                                                                                             \
+    size_t size_ = tw_stream_environment_size(envp);                                                                                  \
+    bool derived = size_ != 0;                                                                                                        \
+    char entry[TW_STREAM_ENTRY_BYTES];                                                                                                \
+    if (derived)                                                                                                                      \
+        envp = tw_stream_environment(envp, alloca(size_ * sizeof(char *)), entry)
+
 /* Also used when libc has no such function: the closest system call. */
 static int replace(enum function f, const char *file, char *const argv[], char *const envp[])
 {
-    tw_agent_seal(false);
+    before_exec();
+    WITH_STREAM(envp, entry, derived);
     int (*next)(const char *, char *const[], char *const[]) = (int (*)(const char *, char *const[], char *const[]))original(f);
-    return next ? next(file, argv, envp) : (int)syscall(SYS_execve, file, argv, envp);
+    return exec_failed(next ? next(file, argv, envp) : (int)syscall(SYS_execve, file, argv, envp), derived);
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
@@ -97,12 +126,15 @@ EXPORT int execvp(const char *file, char *const argv[])
 
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
-    tw_agent_seal(false);
+    before_exec();
+    WITH_STREAM(envp, entry, derived);
     int (*next)(int, char *const[], char *const[]) = (int (*)(int, char *const[], char *const[]))original(FEXECVE);
+    int rc = -1;
     if (next)
-        return next(fd, argv, envp);
-    errno = ENOSYS;
-    return -1;
+        rc = next(fd, argv, envp);
+    else
+        errno = ENOSYS;
+    return exec_failed(rc, derived);
 }
 
 /* The variadic three: the list becomes an array on the stack, as in libc. */

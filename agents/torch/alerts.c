@@ -7,11 +7,10 @@
  * What it cannot show: operations that do not alert. On a CPU these are index_put_ and scatter with duplicate indices.
  * Notes: `nondeterministic.first` at the first call of each, `nondeterministic.alerts` ("count name" lines) at the end.
  */
-#include <dlfcn.h>
-#include <link.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include "agents/common/lookup.h"
 #include "agents/common/state.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -75,39 +74,7 @@ void tw_alerts_forget(void)
     memset(alerts, 0, sizeof alerts);
 }
 
-/* ---- the originals. PyTorch is usually loaded with RTLD_LOCAL, where RTLD_NEXT finds nothing: look into every library. */
-
 typedef void alert_fn(const void *view);
-struct wanted { const char *symbol; void *own, *found; };
-
-static int look_into(struct dl_phdr_info *info, size_t size, void *user)
-{
-    struct wanted *w = user;
-    (void)size;
-    if (!info->dlpi_name || !info->dlpi_name[0])
-        return 0;
-    void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (!library)
-        return 0;
-    void *f = dlsym(library, w->symbol);
-    if (f && f != w->own)
-        w->found = f;
-    dlclose(library); /* only the count of this look-up: whoever calls us keeps it loaded */
-    return w->found != NULL;
-}
-
-static alert_fn *original(void *_Atomic *cache, const char *symbol, void *own)
-{
-    void *f = atomic_load_explicit(cache, memory_order_relaxed);
-    if (!f) {
-        struct wanted w = {symbol, own, dlsym(RTLD_NEXT, symbol)};
-        if (!w.found)
-            dl_iterate_phdr(look_into, &w);
-        f = w.found;
-        atomic_store_explicit(cache, f, memory_order_relaxed);
-    }
-    return (alert_fn *)f;
-}
 
 static inline bool recording(void)
 {
@@ -130,7 +97,7 @@ void STD_VIEW(const void *view)
     const struct { size_t length; const char *text; } *v = view;
     if (recording())
         count(v->text, v->length);
-    alert_fn *f = original(&cache, TEXT(STD_VIEW), (void *)STD_VIEW);
+    alert_fn *f = (alert_fn *)tw_lookup_anywhere(&cache, TEXT(STD_VIEW), (void *)STD_VIEW);
     if (f)
         f(view);
 }
@@ -141,7 +108,7 @@ void C10_VIEW(const void *view)
     const struct { const char *text; size_t length; } *v = view;
     if (recording())
         count(v->text, v->length);
-    alert_fn *f = original(&cache, TEXT(C10_VIEW), (void *)C10_VIEW);
+    alert_fn *f = (alert_fn *)tw_lookup_anywhere(&cache, TEXT(C10_VIEW), (void *)C10_VIEW);
     if (f)
         f(view);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "inside.h"
+
 #include <twin/stats.h>
 
 #include <math.h>
-
-static int is_probability(double p)
-{
-    return p > 0 && p < 1;
-}
 
 double twin_stats_binomial_cdf(uint64_t k, uint64_t n, double p)
 {
@@ -14,12 +11,12 @@ double twin_stats_binomial_cdf(uint64_t k, uint64_t n, double p)
         return NAN;
     if (k >= n)
         return 1;
-    return twin_stats_beta_inc((double)(n - k), (double)k + 1, 1 - p);
+    return tw_stats_beta_tail((double)(n - k), (double)k + 1, 1 - p, p);
 }
 
 struct twin_interval twin_stats_clopper_pearson(uint64_t k, uint64_t n, double confidence)
 {
-    if (!is_probability(confidence) || k > n)
+    if (!tw_stats_is_probability(confidence) || k > n)
         return (struct twin_interval){NAN, NAN};
     double tail = (1 - confidence) / 2;
     return (struct twin_interval){
@@ -28,28 +25,13 @@ struct twin_interval twin_stats_clopper_pearson(uint64_t k, uint64_t n, double c
     };
 }
 
-/* Upper quantile of the standard normal: z with P(Z > z) = tail, 0 < tail <= 0.5, by bisection on erfc. */
-static double normal_upper(double tail)
-{
-    double low = 0, high = 40;
-    for (;;) {
-        double middle = (low + high) / 2;
-        if (middle <= low || middle >= high)
-            return middle;
-        if (erfc(middle / M_SQRT2) / 2 > tail)
-            low = middle;
-        else
-            high = middle;
-    }
-}
-
 struct twin_interval twin_stats_wilson(uint64_t k, uint64_t n, double confidence)
 {
-    if (!is_probability(confidence) || k > n)
+    if (!tw_stats_is_probability(confidence) || k > n)
         return (struct twin_interval){NAN, NAN};
     if (n == 0)
         return (struct twin_interval){0, 1};
-    double z = normal_upper((1 - confidence) / 2), trials = (double)n, rate = (double)k / trials;
+    double z = -twin_stats_normal_quantile((1 - confidence) / 2), trials = (double)n, rate = (double)k / trials;
     double spread = z * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials));
     double scale = 1 + z * z / trials, centre = rate + z * z / (2 * trials);
     return (struct twin_interval){k == 0 ? 0 : (centre - spread) / scale, k == n ? 1 : (centre + spread) / scale};
@@ -57,14 +39,14 @@ struct twin_interval twin_stats_wilson(uint64_t k, uint64_t n, double confidence
 
 double twin_stats_zero_bound(uint64_t n, double confidence)
 {
-    if (!is_probability(confidence))
+    if (!tw_stats_is_probability(confidence))
         return NAN;
     return n == 0 ? 1 : -expm1(log1p(-confidence) / (double)n);
 }
 
 uint64_t twin_stats_trials_needed(double p, double confidence)
 {
-    if (!is_probability(p) || !is_probability(confidence))
+    if (!tw_stats_is_probability(p) || !tw_stats_is_probability(confidence))
         return 0;
     double n = ceil(log1p(-confidence) / log1p(-p));
     return n < 1 ? 1 : n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
@@ -72,10 +54,12 @@ uint64_t twin_stats_trials_needed(double p, double confidence)
 
 uint64_t twin_stats_trials_needed_allowing(uint64_t allowed, double p, double confidence)
 {
-    if (!is_probability(p) || !is_probability(confidence) || p < 1e-12 || allowed > 1u << 30)
+    if (!tw_stats_is_probability(p) || !tw_stats_is_probability(confidence) || p < 1e-12 || allowed > 1u << 30)
         return 0;
     uint64_t low = allowed, high = allowed + 1; /* at n = allowed the probability is 1: never enough */
     while (twin_stats_binomial_cdf(allowed, high, p) > 1 - confidence) {
+        if (high > UINT64_MAX / 2)
+            return UINT64_MAX;
         low = high;
         high *= 2;
     }
@@ -87,6 +71,21 @@ uint64_t twin_stats_trials_needed_allowing(uint64_t allowed, double p, double co
             high = middle;
     }
     return high;
+}
+
+double twin_stats_rate_lower(uint64_t k, uint64_t n, double confidence)
+{
+    if (!tw_stats_is_probability(confidence) || k > n)
+        return NAN;
+    return k == 0 ? 0 : twin_stats_beta_inv(1 - confidence, (double)k, (double)(n - k) + 1);
+}
+
+uint64_t twin_stats_clean_needed(double rate, double alpha, uint64_t tests)
+{
+    if (!(rate > 0) || !(rate <= 1) || !tw_stats_is_probability(alpha) || tests == 0)
+        return 0;
+    double n = rate == 1 ? 1 : ceil(log(alpha / (double)tests) / log1p(-rate));
+    return n < 1 ? 1 : n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
 }
 
 double twin_stats_agreement(const uint64_t *class_sizes, size_t classes)

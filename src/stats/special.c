@@ -1,24 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "inside.h"
+
 #include <twin/stats.h>
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
+
+#define HALF_LN_2PI 0.91893853320467274178 /* ln sqrt(2 pi) */
+#define FRACTION_TERMS 1000000             /* after that NaN, never a wrong digit */
+
+/* What Stirling's formula leaves out: ln Gamma(x) - ((x - 1/2) ln x - x + ln sqrt(2 pi)). DLMF 5.11.1 from 16 on;
+ * below, the recurrence Gamma(x + 1) = x Gamma(x) leads there. */
+static double stirling_rest(double x)
+{
+    double rest = 0;
+    for (; x < 16; x++)
+        rest += (x + 0.5) * log1p(1 / x) - 1;
+    double r = 1 / (x * x);
+    return rest +
+           (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r * (1. / 1188 - r * 691. / 360360))))) / x;
+}
 
 /* Our own, not libm's: lgamma() writes the global signgam and so is not thread-safe. */
 double twin_stats_lgamma(double x)
 {
-    /* Lanczos 1964, g = 7, n = 9 (coefficients as computed by Godfrey). */
-    static const double c[] = {0.99999999999980993,     676.5203681218851,     -1259.1392167224028,
-                               771.32342877765313,      -176.61502916214059,   12.507343278686905,
-                               -0.13857109526572012,    9.9843695780195716e-6, 1.5056327351493116e-7};
     if (!(x > 0))
         return NAN;
-    if (x < 0.5) /* reflection: Gamma(x) Gamma(1 - x) = pi / sin(pi x) */
-        return log(M_PI / sin(M_PI * x)) - twin_stats_lgamma(1 - x);
-    double z = x - 1, sum = c[0], t = z + 7.5;
-    for (int i = 1; i < 9; i++)
-        sum += c[i] / (z + i);
-    return 0.5 * log(2 * M_PI) + (z + 0.5) * log(t) - t + log(sum);
+    if (isinf(x))
+        return x;
+    if (x < 0.5) /* the recurrence once more, so that 1/x does not overflow */
+        return twin_stats_lgamma(x + 1) - log(x);
+    return (x - 0.5) * log(x) - x + HALF_LN_2PI + stirling_rest(x);
+}
+
+double tw_stats_lbeta(double a, double b)
+{
+    double sum = a + b;
+    return (a - 0.5) * log(a / sum) + b * -log1p(a / b) - 0.5 * log(b) + HALF_LN_2PI + stirling_rest(a) +
+           stirling_rest(b) - stirling_rest(sum);
+}
+
+/* Loader's deviance: x ln(x / mean) + mean - x, without cancellation where x is near the mean. */
+static double deviance(double x, double mean)
+{
+    double v = (x - mean) / (x + mean);
+    if (x == 0)
+        return mean;
+    if (fabs(v) > 0.1)
+        return x * log(x / mean) + mean - x;
+    double sum = (x - mean) * v, power = 2 * x * v, square = v * v; /* ln(x / mean) = 2 atanh(v) */
+    for (int j = 1; j < 100; j++) {
+        double before = sum;
+        power *= square;
+        sum += power / (2 * j + 1);
+        if (sum == before)
+            break;
+    }
+    return sum;
+}
+
+/* C. Loader, "Fast and accurate computation of binomial probabilities" (2000). */
+double tw_stats_binomial_density(double k, double rest, double p, double q)
+{
+    double n = k + rest;
+    if (p == 0 || q == 0)
+        return (p == 0 ? k : rest) == 0;
+    if (k == 0) /* one factor only */
+        return exp(n * (p < 0.1 ? log1p(-p) : log(q)));
+    if (rest == 0)
+        return exp(n * (q < 0.1 ? log1p(-q) : log(p)));
+    double ln = stirling_rest(n) - stirling_rest(k) - stirling_rest(rest) - deviance(k, n * p) - deviance(rest, n * q);
+    return exp(ln - HALF_LN_2PI) * sqrt(n / k / rest);
 }
 
 static double away_from_zero(double x)
@@ -26,53 +79,139 @@ static double away_from_zero(double x)
     return fabs(x) < DBL_MIN / DBL_EPSILON ? DBL_MIN / DBL_EPSILON : x;
 }
 
-/* The continued fraction of DLMF 8.17.22 by the modified Lentz method; converges fast for x < (a + 1) / (a + b + 2). */
-static double beta_fraction(double a, double b, double x)
+/* I_x(a, b) B(a, b) / (x^a y^b) by the even part of the continued fraction DLMF 8.17.22 (DiDonato and Morris 1992,
+ * their equation 9), modified Lentz. Its first denominator is formed from y = 1 - x, which keeps its digits near the
+ * mean, where the usual form loses them to 1 - (a + b) x / (a + 1). Converges fast for x < (a + 1) / (a + b + 2). */
+static double beta_fraction(double a, double b, double x, double y)
 {
-    double c = 1, d = 1 / away_from_zero(1 - (a + b) * x / (a + 1)), f = d;
-    for (int m = 1; m <= 100000; m++) {
-        double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-        d = 1 / away_from_zero(1 + even * d);
-        c = away_from_zero(1 + even / c);
-        f *= c * d;
-        double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-        d = 1 / away_from_zero(1 + odd * d);
-        c = away_from_zero(1 + odd / c);
+    double offset = a * y - b * x + 1;
+    double f = away_from_zero(a * offset / (a + 1)), c = f, d = 0;
+    for (int m = 1; m <= FRACTION_TERMS; m++) {
+        double odd = a + 2 * m - 1, numerator = (a + m - 1) / odd * ((a + b + m - 1) / odd) * m * (b - m) * x * x;
+        double denominator = m + m * (b - m) * x / odd + (a + m) * (offset + m * (1 + y)) / (odd + 2);
+        d = 1 / away_from_zero(denominator + numerator * d);
+        c = away_from_zero(denominator + numerator / c);
         double step = c * d;
         f *= step;
         if (fabs(step - 1) < 4 * DBL_EPSILON)
-            break;
+            return 1 / f;
     }
-    return f;
+    return NAN;
+}
+
+double tw_stats_beta_tail(double a, double b, double x, double y)
+{
+    if (!(a > 0) || !(b > 0) || !isfinite(a + b) || !(x >= 0) || !(x <= 1))
+        return NAN;
+    if (x == 0 || y == 0)
+        return x == 0 ? 0 : 1;
+    bool low = x < (a + 1) / (a + b + 2);
+    double front = a * (b / (a + b)) * tw_stats_binomial_density(a, b, x, y); /* x^a y^b / B(a, b) */
+    if (front == 0) /* so far in the tail that the fraction cannot matter */
+        return low ? 0 : 1;
+    double part = front * (low ? beta_fraction(a, b, x, y) : beta_fraction(b, a, y, x));
+    if (!(part <= 1 + 1e-6)) /* not converged, or parameters so small that it over- or underflowed */
+        return NAN;
+    return low ? fmin(part, 1) : fmax(1 - part, 0);
 }
 
 double twin_stats_beta_inc(double a, double b, double x)
 {
-    if (!(a > 0) || !(b > 0) || !(x >= 0) || !(x <= 1))
-        return NAN;
-    if (x == 0 || x == 1)
-        return x;
-    double front = exp(twin_stats_lgamma(a + b) - twin_stats_lgamma(a) - twin_stats_lgamma(b) + a * log(x) + b * log1p(-x));
-    if (x < (a + 1) / (a + b + 2))
-        return front * beta_fraction(a, b, x) / a;
-    return 1 - front * beta_fraction(b, a, 1 - x) / b;
+    return tw_stats_beta_tail(a, b, x, 1 - x);
 }
 
-double twin_stats_beta_inv(double p, double a, double b)
+/* P(a, x) by its series (DLMF 8.11.4), for x < a + 1. `front` is x^a e^-x / Gamma(a). */
+static double gamma_series(double a, double x, double front)
 {
-    if (!(a > 0) || !(b > 0) || !(p >= 0) || !(p <= 1))
+    double term = 1 / a, sum = term;
+    for (int n = 1; n <= FRACTION_TERMS; n++) {
+        term *= x / (a + n);
+        sum += term;
+        if (term < sum * DBL_EPSILON / 4)
+            return sum * front;
+    }
+    return NAN;
+}
+
+/* Q(a, x) by the continued fraction of DLMF 8.9.2, even part, modified Lentz, for x >= a + 1. */
+static double gamma_fraction(double a, double x, double front)
+{
+    double b = x + 1 - a, c = 1 / DBL_MIN, d = 1 / away_from_zero(b), f = d;
+    for (int n = 1; n <= FRACTION_TERMS; n++) {
+        double numerator = -n * (n - a);
+        b += 2;
+        d = 1 / away_from_zero(numerator * d + b);
+        c = away_from_zero(b + numerator / c);
+        double step = c * d;
+        f *= step;
+        if (fabs(step - 1) < 4 * DBL_EPSILON)
+            return f * front;
+    }
+    return NAN;
+}
+
+static double gamma_inc(double a, double x, bool upper)
+{
+    if (!(a > 0) || isinf(a) || !(x >= 0))
         return NAN;
-    double low = 0, high = 1;
-    if (p == 0 || p == 1)
-        return p;
-    for (int i = 0; i < 1100; i++) { /* down to neighbouring doubles, denormal ones included */
-        double middle = low + (high - low) / 2;
-        if (middle <= low || middle >= high)
-            break;
-        if (twin_stats_beta_inc(a, b, middle) < p)
+    if (x == 0 || isinf(x))
+        return (x == 0) == upper;
+    bool series = x < a + 1;
+    double front = sqrt(a) * exp(-stirling_rest(a) - deviance(a, x) - HALF_LN_2PI);
+    if (front == 0)
+        return series == upper;
+    double part = series ? gamma_series(a, x, front) : gamma_fraction(a, x, front);
+    return series == upper ? 1 - part : part;
+}
+
+double twin_stats_gamma_p(double a, double x)
+{
+    return gamma_inc(a, x, false);
+}
+
+double twin_stats_gamma_q(double a, double x)
+{
+    return gamma_inc(a, x, true);
+}
+
+/* Doubles from 0 up are ordered as their bit patterns are. */
+static double between(double low, double high)
+{
+    uint64_t a, b;
+    memcpy(&a, &low, sizeof a);
+    memcpy(&b, &high, sizeof b);
+    a += (b - a) / 2;
+    memcpy(&low, &a, sizeof low);
+    return low;
+}
+
+double tw_stats_invert(tw_stats_curve *curve, const double *parameters, double target, bool rising, double high)
+{
+    double low = 0;
+    for (;;) {
+        double middle = between(low, high);
+        if (middle == low)
+            return high;
+        double value = curve(middle, parameters);
+        if (isnan(value))
+            return NAN;
+        if (rising ? value < target : value > target)
             low = middle;
         else
             high = middle;
     }
-    return low + (high - low) / 2;
+}
+
+static double beta_curve(double x, const double *shape)
+{
+    return twin_stats_beta_inc(shape[0], shape[1], x);
+}
+
+double twin_stats_beta_inv(double p, double a, double b)
+{
+    if (!(a > 0) || !(b > 0) || !isfinite(a + b) || !(p >= 0) || !(p <= 1))
+        return NAN;
+    if (p == 0 || p == 1)
+        return p;
+    return tw_stats_invert(beta_curve, (const double[]){a, b}, p, true, 1);
 }

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who consumed: a table of (function, call stack), bounded, with counts. Stacks come from glibc's backtrace(), which unwinds
+ * code without frame pointers and loads libgcc_s once; so it is used in audit mode only. A stack is named when it is first
+ * seen: by the end its library may be gone.
+ */
+#include "factors.h"
+#include "state.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ENTRIES 192
+#define DEPTH 12
+#define WALK 40     /* frames looked at: ours on top are left out */
+#define TEXT_BYTES 1000
+
+struct entry {
+    const char *what;
+    void *stack[DEPTH];
+    int depth;
+    enum tw_factor factor;
+    _Atomic uint64_t calls;
+    char text[TEXT_BYTES];
+};
+
+static struct entry entries[ENTRIES];
+static _Atomic int used;
+static _Atomic uint64_t left_out;
+static atomic_flag lock = ATOMIC_FLAG_INIT;
+
+/* file name of a path */
+static const char *base_name(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path ? path : "?";
+}
+
+/* symbol+offset (module), or module+offset where no exported symbol covers it. The offset is the return address's. */
+static int name_frame(char *out, size_t room, void *address)
+{
+    Dl_info i;
+    if (!dladdr(address, &i) || !i.dli_fname)
+        return snprintf(out, room, "%p", address);
+    if (i.dli_sname)
+        return snprintf(out, room, "%s+0x%zx (%s)", i.dli_sname, (size_t)((char *)address - (char *)i.dli_saddr), base_name(i.dli_fname));
+    return snprintf(out, room, "%s+0x%zx", base_name(i.dli_fname), (size_t)((char *)address - (char *)i.dli_fbase));
+}
+
+/* "what < caller < its caller ...", as many as there is room for. */
+static void name_stack(struct entry *e)
+{
+    int n = snprintf(e->text, sizeof e->text, "%s", e->what);
+    for (int i = 0; i < e->depth && n > 0 && n < TEXT_BYTES; i++) {
+        char frame[200];
+        if (name_frame(frame, sizeof frame, e->stack[i]) < 0)
+            return;
+        int k = snprintf(e->text + n, sizeof e->text - (size_t)n, " < %s", frame);
+        if (k < 0 || k >= TEXT_BYTES - n) {
+            e->text[n] = '\0';
+            return;
+        }
+        n += k;
+    }
+}
+
+/* The caller's stack without our own frames. */
+static int walk(void **stack)
+{
+    void *all[WALK];
+    Dl_info own, i;
+    int n = backtrace(all, WALK), first = 0, depth = 0;
+    bool known = dladdr((void *)walk, &own) != 0;
+    while (known && first < n && dladdr(all[first], &i) && i.dli_fbase == own.dli_fbase)
+        first++;
+    for (; first + depth < n && depth < DEPTH; depth++)
+        stack[depth] = all[first + depth];
+    return depth;
+}
+
+static struct entry *find(enum tw_factor f, const char *what, void *const *stack, int depth)
+{
+    int n = atomic_load_explicit(&used, memory_order_acquire);
+    for (int i = 0; i < n; i++) {
+        struct entry *e = &entries[i];
+        if (e->factor == f && e->depth == depth && strcmp(e->what, what) == 0 && memcmp(e->stack, stack, (size_t)depth * sizeof *stack) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+static struct entry *add(enum tw_factor f, const char *what, void *const *stack, int depth)
+{
+    /* Naming a frame takes a while, once per stack; who waits here consumes entropy for the first time as well. */
+    while (atomic_flag_test_and_set_explicit(&lock, memory_order_acquire))
+        sched_yield();
+    struct entry *e = find(f, what, stack, depth);
+    int n = atomic_load_explicit(&used, memory_order_relaxed);
+    if (!e && n < ENTRIES) {
+        e = &entries[n];
+        e->factor = f;
+        e->what = what;
+        e->depth = depth;
+        memcpy(e->stack, stack, (size_t)depth * sizeof *stack);
+        name_stack(e);
+        atomic_store_explicit(&used, n + 1, memory_order_release);
+    }
+    atomic_flag_clear_explicit(&lock, memory_order_release);
+    return e;
+}
+
+void tw_audit_record(enum tw_factor f, const char *what)
+{
+    void *stack[DEPTH] = {0};
+    int depth = walk(stack);
+    struct entry *e = find(f, what, stack, depth);
+    if (!e)
+        e = add(f, what, stack, depth);
+    atomic_fetch_add_explicit(e ? &e->calls : &left_out, 1, memory_order_relaxed);
+}
+
+void tw_audit_forget(void)
+{
+    for (int i = 0; i < atomic_load(&used); i++)
+        atomic_store(&entries[i].calls, 0);
+    atomic_store(&used, 0);
+    atomic_store(&left_out, 0);
+    atomic_flag_clear(&lock);
+}
+
+void tw_audit_report(tw_note_sink *sink, void *user)
+{
+    int n = atomic_load_explicit(&used, memory_order_acquire);
+    for (int i = 0; i < n; i++) {
+        char key[32], text[TEXT_BYTES + 32];
+        snprintf(key, sizeof key, "audit.%s", tw_factor_names[entries[i].factor]);
+        snprintf(text, sizeof text, "%llux %s", (unsigned long long)atomic_load(&entries[i].calls), entries[i].text);
+        sink(user, key, text);
+    }
+    if (atomic_load(&left_out)) {
+        char text[80];
+        snprintf(text, sizeof text, "%llu calls from further places", (unsigned long long)atomic_load(&left_out));
+        sink(user, "audit.left_out", text);
+    }
+}

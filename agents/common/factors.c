@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TWINRUN_FACTORS: what is armed, how often it acted, and the words about it in the trace and in the run folder. */
+#include "factors.h"
+#include "hot.h"
+#include "state.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "src/base/base.h"
+
+extern char **environ;
+
+const char *const tw_factor_names[TW_FACTORS] = {"entropy", "clock", "directory", "malloc", "schedule"};
+struct tw_factor_state tw_factors[TW_FACTORS];
+
+static _Atomic int reading;  /* 0 not yet, 1 somebody reads, 2 read */
+static char fault[256];      /* what was not understood, for the constructor to write down */
+static pid_t owner;          /* whose counts these are: not a vfork child's */
+static bool told;
+
+/* ---- reading */
+
+#define MODE(m) (1u << (m))
+
+/* What each factor takes. The defaults stand for values that are not given. */
+static const struct { unsigned modes; uint64_t value, value_max, extra, extra_max; } grammar[TW_FACTORS] = {
+    [TW_ENTROPY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
+    /* seconds since 1970 (vary: seed), microseconds per call */
+    [TW_CLOCK] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 1700000000, 4000000000u, 1000, 1000000000},
+    [TW_DIRECTORY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
+    [TW_MALLOC] = {MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
+    /* seed, strength */
+    [TW_SCHEDULE] = {MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 1, 10},
+};
+
+static bool parse_mode(const char *s, enum tw_factor_mode *mode)
+{
+    static const char *const names[] = {[TW_FACTOR_AUDIT] = "audit", [TW_FACTOR_PIN] = "pin", [TW_FACTOR_VARY] = "vary"};
+    for (int i = TW_FACTOR_AUDIT; i <= TW_FACTOR_VARY; i++)
+        if (strcmp(s, names[i]) == 0) {
+            *mode = (enum tw_factor_mode)i;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_values(enum tw_factor f, enum tw_factor_mode mode, char *first)
+{
+    struct tw_factor_state *s = &tw_factors[f];
+    s->value = grammar[f].value;
+    s->extra = grammar[f].extra;
+    if (!first)
+        return true;
+    char *second = strchr(first, ':');
+    if (second)
+        *second++ = '\0';
+    if (f == TW_DIRECTORY && mode == TW_FACTOR_VARY && !second && strcmp(first, "reversed") == 0) {
+        s->reversed = true;
+        return true;
+    }
+    uint64_t max = f == TW_MALLOC && mode == TW_FACTOR_PIN ? 255 : grammar[f].value_max;
+    if (mode == TW_FACTOR_AUDIT || (f == TW_DIRECTORY && mode == TW_FACTOR_PIN) || tw_parse_u64(first, max, &s->value) != 0)
+        return false;
+    return !second || (grammar[f].extra_max && tw_parse_u64(second, grammar[f].extra_max, &s->extra) == 0 && s->extra);
+}
+
+/* What is in force, with the defaults: "pin 7", "pin 1700000000 by 1000 us", "vary reversed", "vary 3 strength 1". */
+static void describe(enum tw_factor f, const char *mode)
+{
+    struct tw_factor_state *s = &tw_factors[f];
+    unsigned long long value = s->value, extra = s->extra;
+    if (strcmp(mode, "audit") == 0 || (f == TW_DIRECTORY && strcmp(mode, "pin") == 0))
+        snprintf(s->text, sizeof s->text, "%s", mode);
+    else if (s->reversed)
+        snprintf(s->text, sizeof s->text, "%s reversed", mode);
+    else if (extra)
+        snprintf(s->text, sizeof s->text, "%s %llu %s %llu%s", mode, value, f == TW_CLOCK ? "by" : "strength", extra, f == TW_CLOCK ? " us" : "");
+    else
+        snprintf(s->text, sizeof s->text, "%s %llu", mode, value);
+}
+
+/* One `factor=mode[:value[:value]]`. */
+static bool parse_one(char *item)
+{
+    char *mode_text = strchr(item, '='), *value;
+    enum tw_factor_mode mode;
+    if (!mode_text)
+        return false;
+    *mode_text++ = '\0';
+    value = strchr(mode_text, ':');
+    if (value)
+        *value++ = '\0';
+    for (int i = 0; i < TW_FACTORS; i++) {
+        enum tw_factor f = (enum tw_factor)i;
+        if (strcmp(item, tw_factor_names[f]) != 0)
+            continue;
+        if (!parse_mode(mode_text, &mode) || !(grammar[f].modes & MODE(mode)) || !parse_values(f, mode, value))
+            return false;
+        describe(f, mode_text);
+        atomic_store_explicit(&tw_factors[f].mode, mode, memory_order_release);
+        return true;
+    }
+    return false;
+}
+
+static void read_factors(const char *text)
+{
+    char item[96];
+    while (text && *text) {
+        size_t n = strcspn(text, ",");
+        bool good = n < sizeof item;
+        if (good) {
+            memcpy(item, text, n);
+            item[n] = '\0';
+            good = n == 0 || parse_one(item);
+        }
+        if (!good && !fault[0])
+            snprintf(fault, sizeof fault,
+                     "'%.*s' was not understood and is off; expected factor=mode[:value], such as entropy=pin:7, clock=pin:1700000000, "
+                     "directory=pin, malloc=pin:0, schedule=vary:3", n < 64 ? (int)n : 64, text);
+        text += n + (text[n] == ',');
+    }
+}
+
+/* Before libc has its environment nothing can be known: the factors stay UNREAD, and the originals answer. */
+static void read_once(void)
+{
+    int none = 0;
+    if (!environ || !atomic_compare_exchange_strong(&reading, &none, 1))
+        return;
+    owner = (pid_t)syscall(SYS_getpid);
+    const char *dir = getenv("TWINRUN_RUN_DIR");
+    if (dir && dir[0] == '/')
+        read_factors(getenv("TWINRUN_FACTORS"));
+#ifndef TW_LIBC_HOOKS
+    for (int f = 0; f < TW_FACTORS; f++)
+        if (atomic_exchange(&tw_factors[f].mode, TW_FACTOR_OFF) > TW_FACTOR_OFF)
+            snprintf(fault, sizeof fault, "everything is off: this libtwinrun.so was built with a sanitizer, which has these functions for itself");
+#endif
+    for (int f = 0; f < TW_FACTORS; f++) {
+        int unread = TW_FACTOR_UNREAD;
+        atomic_compare_exchange_strong(&tw_factors[f].mode, &unread, TW_FACTOR_OFF);
+    }
+    atomic_store(&reading, 2);
+}
+
+bool tw_factor_armed_slow(enum tw_factor f)
+{
+    if (tw_agent_inside)
+        return false;
+    if (atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) == TW_FACTOR_UNREAD)
+        read_once();
+    return atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) > TW_FACTOR_OFF;
+}
+
+bool tw_factors_any(void)
+{
+    for (int f = 0; f < TW_FACTORS; f++)
+        if (tw_factor_armed((enum tw_factor)f))
+            return true;
+    return false;
+}
+
+bool tw_factor_take(enum tw_factor f, const char *what)
+{
+    atomic_fetch_add_explicit(&tw_factors[f].calls, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) != TW_FACTOR_AUDIT)
+        return true;
+    struct tw_guard g;
+    if (tw_guard_enter(&g)) {
+        tw_audit_record(f, what);
+        tw_guard_leave(&g);
+    }
+    return false;
+}
+
+/* ---- the library of hot functions */
+
+static bool count_allocation(void)
+{
+    if (tw_agent_inside)
+        return false;
+    atomic_fetch_add_explicit(&tw_factors[TW_MALLOC].calls, 1, memory_order_relaxed);
+    return true;
+}
+
+static void fill_noise(void *p, size_t n)
+{
+    tw_stream_bytes(TW_MALLOC, p, n);
+}
+
+static void boundary(int kind)
+{
+    if (!tw_agent_inside)
+        tw_schedule_boundary((enum tw_boundary)kind);
+}
+
+const struct tw_hot_plan *tw_hot_plan(void)
+{
+    static struct tw_hot_plan plan = {.count = count_allocation, .fill_noise = fill_noise, .boundary = boundary};
+    read_once();
+    if (atomic_load(&reading) != 2)
+        return NULL;
+    plan.byte = (unsigned char)tw_factors[TW_MALLOC].value;
+    plan.noise = tw_factor_varies(TW_MALLOC);
+    plan.boundaries = tw_factor_varies(TW_SCHEDULE);
+    plan.fill = atomic_load(&tw_factors[TW_MALLOC].mode) > TW_FACTOR_OFF;
+    return &plan;
+}
+
+/* ---- life */
+
+void tw_factors_start(void)
+{
+    read_once();
+    if (fault[0])
+        tw_folder_fault("TWINRUN_FACTORS", fault);
+    if (!tw_factors_any())
+        return;
+    bool hot = dlsym(RTLD_DEFAULT, "tw_hot_here") != NULL;
+    if (!hot && tw_factor_armed(TW_MALLOC)) {
+        tw_folder_fault("TWINRUN_FACTORS", "malloc is off: libtwinrun_hot.so is not preloaded");
+        atomic_store(&tw_factors[TW_MALLOC].mode, TW_FACTOR_OFF);
+    }
+    if (!hot && tw_factor_armed(TW_SCHEDULE))
+        tw_folder_fault("TWINRUN_FACTORS", "schedule acts at thread and process starts only: libtwinrun_hot.so is not preloaded");
+    tw_stream_begin();
+    tw_schedule_boundary(TW_AT_START);
+}
+
+void tw_factors_before_fork(void)
+{
+    if (tw_factors_any())
+        tw_stream_before_fork();
+}
+
+void tw_factors_child_after_fork(void)
+{
+    if (!tw_factors_any())
+        return;
+    owner = (pid_t)syscall(SYS_getpid);
+    told = false;
+    for (int f = 0; f < TW_FACTORS; f++)
+        atomic_store_explicit(&tw_factors[f].calls, 0, memory_order_relaxed);
+    tw_audit_forget();
+    tw_schedule_forget();
+    tw_stream_child_after_fork();
+    tw_schedule_boundary(TW_AT_START);
+}
+
+/* ---- reporting */
+
+static void report(tw_note_sink *sink, void *user, bool all)
+{
+    for (int f = 0; f < TW_FACTORS; f++) {
+        char key[32], value[96];
+        unsigned long long calls = atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed);
+        if (atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) <= TW_FACTOR_OFF || (!calls && !all))
+            continue;
+        snprintf(key, sizeof key, "factor.%s", tw_factor_names[f]);
+        snprintf(value, sizeof value, "%s, %llu call%s", tw_factors[f].text, calls, calls == 1 ? "" : "s");
+        sink(user, key, value);
+    }
+    tw_audit_report(sink, user);
+    tw_schedule_report(sink, user);
+}
+
+static void into_trace(void *user, const char *key, const char *value)
+{
+    twin_writer_note(user, key, value);
+}
+
+void tw_factors_report(struct twin_writer *w)
+{
+    if (atomic_load(&reading) == 2)
+        report(into_trace, w, true);
+}
+
+static void into_folder(void *user, const char *key, const char *value)
+{
+    (void)user;
+    tw_folder_factor(key, value);
+}
+
+void tw_factors_end(void)
+{
+    struct tw_guard g;
+    if (atomic_load(&reading) != 2 || told || owner != (pid_t)syscall(SYS_getpid) || !tw_guard_enter(&g))
+        return;
+    told = true;
+    report(into_folder, NULL, false);
+    tw_guard_leave(&g);
+}
+
+void tw_factors_go_on(void)
+{
+    if (owner == (pid_t)syscall(SYS_getpid))
+        told = false;
+}

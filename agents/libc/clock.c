@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wall clock. Pinned, each thread has one of its own that starts where its creator's stood and advances a fixed amount at
+ * every reading: it never stands still (a loop that waits for the time to pass ends), and a thread reads the same in another
+ * run however the threads interleave. Between threads it is off by their readings, milliseconds as a rule.
+ * The monotonic clocks are left alone. vary: another start and uneven steps, by the seed.
+ */
+#include <errno.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+#include "hooks.h"
+#include "src/base/base.h"
+
+#define SECOND 1000000000
+
+EXPORT int clock_gettime(clockid_t clock, struct timespec *t);
+EXPORT int gettimeofday(struct timeval *restrict t, void *restrict zone);
+EXPORT time_t time(time_t *t);
+EXPORT int timespec_get(struct timespec *t, int base);
+
+TW_REAL(int, clock_gettime, (clockid_t, struct timespec *))
+TW_REAL(int, gettimeofday, (struct timeval *, void *))
+TW_REAL(time_t, time, (time_t *))
+TW_REAL(int, timespec_get, (struct timespec *, int))
+
+int64_t tw_clock_now(bool peek)
+{
+    uint64_t *passed = tw_stream_clock(), step = tw_factors[TW_CLOCK].extra * 1000, start = tw_factors[TW_CLOCK].value;
+    if (tw_factor_varies(TW_CLOCK)) /* any second of the 30 years from September 2001 on */
+        start = 1000000000 + tw_mix64(start + 1) % 946080000;
+    if (!peek)
+        *passed += tw_factor_varies(TW_CLOCK) ? 1 + tw_stream_word(TW_CLOCK) % (2 * step) : step;
+    return (int64_t)(start * SECOND + *passed);
+}
+
+/* Headers declare these pointers as never NULL, and programs pass NULL all the same. */
+static inline bool given(const void *p)
+{
+    __asm__("" : "+r"(p));
+    return p != NULL;
+}
+
+static bool answered(const char *what)
+{
+    return tw_factor_armed(TW_CLOCK) && tw_factor_take(TW_CLOCK, what);
+}
+
+static struct timespec now(void)
+{
+    int64_t ns = tw_clock_now(false);
+    return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+}
+
+static bool is_wall(long clock)
+{
+    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    if (is_wall(clock) && given(t) && answered("clock_gettime")) {
+        *t = now();
+        return 0;
+    }
+    clock_gettime_fn *real = real_clock_gettime();
+    return __builtin_expect(real != NULL, 1) ? real(clock, t) : (int)syscall(SYS_clock_gettime, clock, t);
+}
+
+int64_t tw_clock_kernel_ns(clockid_t clock)
+{
+    struct timespec t = {0};
+    clock_gettime_fn *real = real_clock_gettime();
+    if (real)
+        real(clock, &t);
+    return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
+}
+
+int gettimeofday(struct timeval *restrict t, void *restrict zone)
+{
+    if (given(t) && answered("gettimeofday")) {
+        struct timespec s = now();
+        *t = (struct timeval){.tv_sec = s.tv_sec, .tv_usec = s.tv_nsec / 1000};
+        return zone ? real_gettimeofday()(NULL, zone) : 0;
+    }
+    return real_gettimeofday()(t, zone);
+}
+
+time_t time(time_t *t)
+{
+    if (!answered("time"))
+        return real_time()(t);
+    time_t s = now().tv_sec;
+    if (t)
+        *t = s;
+    return s;
+}
+
+int timespec_get(struct timespec *t, int base)
+{
+    if (base == TIME_UTC && given(t) && answered("timespec_get")) {
+        *t = now();
+        return base;
+    }
+    timespec_get_fn *real = real_timespec_get();
+    return real ? real(t, base) : 0;
+}
+
+/* Old libstdc++ and some runtimes ask the kernel by number. */
+bool tw_clock_by_number(long number, const long a[6], long *result)
+{
+    *result = 0;
+    switch (number) {
+    case SYS_clock_gettime:
+        if (!is_wall(a[0]) || !a[1] || !answered("syscall(clock_gettime)"))
+            return false;
+        *(struct timespec *)a[1] = now();
+        return true;
+#ifdef SYS_gettimeofday
+    case SYS_gettimeofday:
+        if (!a[0] || a[1] || !answered("syscall(gettimeofday)"))
+            return false;
+        {
+            struct timespec s = now();
+            *(struct timeval *)a[0] = (struct timeval){.tv_sec = s.tv_sec, .tv_usec = s.tv_nsec / 1000};
+        }
+        return true;
+#endif
+#ifdef SYS_time
+    case SYS_time:
+        if (!answered("syscall(time)"))
+            return false;
+        *result = now().tv_sec;
+        if (a[0])
+            *(time_t *)a[0] = *result;
+        return true;
+#endif
+    default: return false;
+    }
+}
+
+void tw_clock_resolve(void)
+{
+    real_clock_gettime();
+    real_gettimeofday();
+    real_time();
+    real_timespec_get();
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waits until a time of day. A program that reads a pinned clock makes its deadlines from it, and the kernel's clock, which is
+ * elsewhere, would take them as long past (the wait returns at once) or far away (it hangs). While the clock is pinned such a
+ * deadline becomes: the real time, and as much as it lies ahead of what the thread last read.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <time.h>
+#include "hooks.h"
+
+#define SECOND 1000000000
+
+typedef const struct timespec deadline;
+
+EXPORT int sem_timedwait(sem_t *s, deadline *t);
+EXPORT int sem_clockwait(sem_t *s, clockid_t clock, deadline *t);
+EXPORT int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, deadline *t);
+EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, deadline *t);
+EXPORT int pthread_mutex_timedlock(pthread_mutex_t *m, deadline *t);
+EXPORT int pthread_rwlock_timedrdlock(pthread_rwlock_t *l, deadline *t);
+EXPORT int pthread_rwlock_timedwrlock(pthread_rwlock_t *l, deadline *t);
+EXPORT int clock_nanosleep(clockid_t clock, int flags, deadline *t, struct timespec *left);
+
+TW_REAL(int, sem_timedwait, (sem_t *, deadline *))
+TW_REAL(int, sem_clockwait, (sem_t *, clockid_t, deadline *))
+TW_REAL(int, pthread_cond_timedwait, (pthread_cond_t *, pthread_mutex_t *, deadline *))
+TW_REAL(int, pthread_cond_clockwait, (pthread_cond_t *, pthread_mutex_t *, clockid_t, deadline *))
+TW_REAL(int, pthread_mutex_timedlock, (pthread_mutex_t *, deadline *))
+TW_REAL(int, pthread_rwlock_timedrdlock, (pthread_rwlock_t *, deadline *))
+TW_REAL(int, pthread_rwlock_timedwrlock, (pthread_rwlock_t *, deadline *))
+TW_REAL(int, clock_nanosleep, (clockid_t, int, deadline *, struct timespec *))
+
+static bool pinned(void)
+{
+    return tw_factor_armed(TW_CLOCK) && atomic_load_explicit(&tw_factors[TW_CLOCK].mode, memory_order_relaxed) != TW_FACTOR_AUDIT;
+}
+
+static int64_t distance(int64_t a, int64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* The deadline to wait for: `out`, or t itself where it is not one of the pinned clock. either: t may also be on the monotonic
+ * clock (a condition keeps its clock to itself): then the clock that is nearer is meant; they are decades apart. */
+static deadline *real_deadline(deadline *t, struct timespec *out, bool either)
+{
+    if (!pinned() || !t || t->tv_nsec < 0 || t->tv_nsec >= SECOND || t->tv_sec < 0 || t->tv_sec > INT64_MAX / SECOND - 1)
+        return t;
+    int64_t wanted = (int64_t)t->tv_sec * SECOND + t->tv_nsec, pinned_now = tw_clock_now(true);
+    if (either && distance(wanted, tw_clock_kernel_ns(CLOCK_MONOTONIC)) < distance(wanted, pinned_now))
+        return t;
+    int64_t until = tw_clock_kernel_ns(CLOCK_REALTIME) + (wanted - pinned_now);
+    if (until < 0)
+        until = 0;
+    *out = (struct timespec){.tv_sec = (time_t)(until / SECOND), .tv_nsec = (long)(until % SECOND)};
+    return out;
+}
+
+int sem_timedwait(sem_t *s, deadline *t)
+{
+    struct timespec real;
+    return real_sem_timedwait()(s, real_deadline(t, &real, false));
+}
+
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, deadline *t)
+{
+    struct timespec real;
+    return real_pthread_cond_timedwait()(c, m, real_deadline(t, &real, true));
+}
+
+int pthread_mutex_timedlock(pthread_mutex_t *m, deadline *t)
+{
+    struct timespec real;
+    return real_pthread_mutex_timedlock()(m, real_deadline(t, &real, false));
+}
+
+int pthread_rwlock_timedrdlock(pthread_rwlock_t *l, deadline *t)
+{
+    struct timespec real;
+    return real_pthread_rwlock_timedrdlock()(l, real_deadline(t, &real, false));
+}
+
+int pthread_rwlock_timedwrlock(pthread_rwlock_t *l, deadline *t)
+{
+    struct timespec real;
+    return real_pthread_rwlock_timedwrlock()(l, real_deadline(t, &real, false));
+}
+
+/* These two came with glibc 2.30; only a program that tests for the symbols can get here on an older one. */
+int sem_clockwait(sem_t *s, clockid_t clock, deadline *t)
+{
+    struct timespec real;
+    sem_clockwait_fn *f = real_sem_clockwait();
+    if (!f) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return f(s, clock, clock == CLOCK_REALTIME ? real_deadline(t, &real, false) : t);
+}
+
+int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, deadline *t)
+{
+    struct timespec real;
+    pthread_cond_clockwait_fn *f = real_pthread_cond_clockwait();
+    return f ? f(c, m, clock, clock == CLOCK_REALTIME ? real_deadline(t, &real, false) : t) : ENOSYS;
+}
+
+int clock_nanosleep(clockid_t clock, int flags, deadline *t, struct timespec *left)
+{
+    struct timespec real;
+    bool until = clock == CLOCK_REALTIME && (flags & TIMER_ABSTIME);
+    return real_clock_nanosleep()(clock, flags, until ? real_deadline(t, &real, false) : t, left);
+}
+
+void tw_deadline_resolve(void)
+{
+    real_sem_timedwait();
+    real_sem_clockwait();
+    real_pthread_cond_timedwait();
+    real_pthread_cond_clockwait();
+    real_pthread_mutex_timedlock();
+    real_pthread_rwlock_timedrdlock();
+    real_pthread_rwlock_timedwrlock();
+    real_clock_nanosleep();
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_LIBC_HOOKS_H
+#define TW_LIBC_HOOKS_H
+/*
+ * What the interposed functions share. Each stands in front of one function of libc, with its exact prototype; when its factor
+ * is not armed it is one branch and a jump to the original.
+ *
+ * A process of a run finds all originals in its constructor, because a hook may be called from a signal handler later; any
+ * other process finds each at its first call.
+ */
+#include <time.h>
+#include "agents/common/factors.h"
+#include "agents/common/lookup.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* From the constructor of a process of a run. */
+void tw_hooks_resolve(void);
+void tw_entropy_resolve(void);
+void tw_stdio_resolve(void);
+void tw_clock_resolve(void);
+void tw_deadline_resolve(void);
+void tw_directory_resolve(void);
+void tw_threads_resolve(void);
+
+/* /dev/random and /dev/urandom (devices.c). */
+int tw_device_fd(int flags);         /* a descriptor that reads as the thread's stream; -1: none to be had */
+bool tw_device_is(const char *path); /* is it one of the two? */
+
+/* The pinned wall clock of the calling thread, nanoseconds since 1970. peek: without moving on. (clock.c) */
+int64_t tw_clock_now(bool peek);
+int64_t tw_clock_kernel_ns(clockid_t clock); /* the original clock */
+/* getrandom, clock_gettime, gettimeofday and time by number: true and *result when it was answered here. */
+bool tw_clock_by_number(long number, const long a[6], long *result);
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One sample: its order, median, mean and spread. */
+#include "inside.h"
+
+#include "base.h"
+#include <twin/stats.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct twin_estimate nothing = {NAN, {NAN, NAN}, NAN};
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void tw_stats_sort(double *x, size_t n)
+{
+    if (n > 1)
+        qsort(x, n, sizeof *x, ascending);
+}
+
+double *tw_stats_sorted_copy(const double *x, size_t n)
+{
+    double *copy = tw_reallocarray(NULL, n ? n : 1, sizeof *copy);
+    if (copy && n) {
+        memcpy(copy, x, n * sizeof *copy);
+        tw_stats_sort(copy, n);
+    }
+    return copy;
+}
+
+double tw_stats_median_sorted(const double *x, size_t n)
+{
+    if (n == 0)
+        return NAN;
+    return n % 2 ? x[n / 2] : x[n / 2 - 1] / 2 + x[n / 2] / 2; /* halved first: the sum could overflow */
+}
+
+bool tw_stats_all_finite(const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+struct tw_moments tw_stats_moments(const double *x, size_t n, bool logs)
+{
+    double mean = 0, squares = 0; /* Welford 1962: one pass, no cancellation */
+    for (size_t i = 0; i < n; i++) {
+        double value = logs ? log(x[i]) : x[i], step = value - mean;
+        mean += step / (double)(i + 1);
+        squares += step * (value - mean);
+    }
+    return (struct tw_moments){n ? mean : NAN, n > 1 ? squares / (double)(n - 1) : NAN};
+}
+
+int twin_stats_median(const double *x, size_t n, double *median)
+{
+    *median = NAN;
+    if (n == 0 || !tw_stats_all_finite(x, n))
+        return TWIN_EINVAL;
+    double *sorted = tw_stats_sorted_copy(x, n);
+    if (!sorted)
+        return TWIN_ENOMEM;
+    *median = tw_stats_median_sorted(sorted, n);
+    tw_free(sorted);
+    return 0;
+}
+
+uint64_t twin_stats_median_rank(uint64_t n, double confidence, double *reached)
+{
+    *reached = NAN;
+    double tail = (1 - confidence) / 2;
+    if (!tw_stats_is_probability(confidence) || n == 0 || n > (uint64_t)1 << 53 || !(exp2(-(double)n) <= tail))
+        return 0;
+    uint64_t low = 1, high = n / 2 + 1; /* the largest r with P(X <= r - 1) <= tail; it is at most n / 2 */
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (twin_stats_binomial_cdf(middle - 1, n, 0.5) <= tail)
+            low = middle;
+        else
+            high = middle;
+    }
+    *reached = 1 - 2 * twin_stats_binomial_cdf(low - 1, n, 0.5);
+    return low;
+}
+
+int twin_stats_median_interval(const double *x, size_t n, double confidence, struct twin_estimate *out)
+{
+    *out = nothing;
+    if (!tw_stats_is_probability(confidence) || n == 0 || !tw_stats_all_finite(x, n))
+        return TWIN_EINVAL;
+    double *sorted = tw_stats_sorted_copy(x, n);
+    if (!sorted)
+        return TWIN_ENOMEM;
+    out->value = tw_stats_median_sorted(sorted, n);
+    size_t rank = twin_stats_median_rank(n, confidence, &out->confidence);
+    if (rank)
+        out->interval = (struct twin_interval){sorted[rank - 1], sorted[n - rank]};
+    tw_free(sorted);
+    return 0;
+}
+
+int twin_stats_modified_z(const double *x, size_t n, double *z, struct twin_mad *out)
+{
+    *out = (struct twin_mad){NAN, NAN, 0};
+    if (n == 0 || !tw_stats_all_finite(x, n)) {
+        for (size_t i = 0; i < n; i++)
+            z[i] = NAN;
+        return TWIN_EINVAL;
+    }
+    memcpy(z, x, n * sizeof *z);
+    tw_stats_sort(z, n);
+    out->median = tw_stats_median_sorted(z, n);
+    for (size_t i = 0; i < n; i++)
+        z[i] = fabs(x[i] - out->median);
+    tw_stats_sort(z, n);
+    out->mad = tw_stats_median_sorted(z, n);
+    for (size_t i = 0; i < n; i++) {
+        z[i] = out->mad > 0 ? 0.6745 * ((x[i] - out->median) / out->mad) : NAN;
+        out->outliers += fabs(z[i]) > TWIN_STATS_OUTLIER_Z;
+    }
+    return 0;
+}
+
+static struct twin_estimate t_interval(const double *x, size_t n, double confidence, bool logs)
+{
+    if (!tw_stats_is_probability(confidence) || !tw_stats_all_finite(x, n))
+        return nothing;
+    for (size_t i = 0; logs && i < n; i++)
+        if (!(x[i] > 0))
+            return nothing;
+    struct tw_moments m = tw_stats_moments(x, n, logs);
+    double half =
+        n < 2 ? NAN : twin_stats_t_quantile((1 + confidence) / 2, (double)n - 1) * sqrt(m.variance / (double)n);
+    struct twin_estimate e = {m.mean, {m.mean - half, m.mean + half}, n < 2 ? NAN : confidence};
+    if (logs)
+        e = (struct twin_estimate){exp(e.value), {exp(e.interval.low), exp(e.interval.high)}, e.confidence};
+    return e;
+}
+
+struct twin_estimate twin_stats_mean_interval(const double *x, size_t n, double confidence)
+{
+    return t_interval(x, n, confidence, false);
+}
+
+struct twin_estimate twin_stats_log_mean_interval(const double *x, size_t n, double confidence)
+{
+    return t_interval(x, n, confidence, true);
+}
+
+double twin_stats_sd(const double *x, size_t n)
+{
+    return tw_stats_all_finite(x, n) ? sqrt(tw_stats_moments(x, n, false).variance) : NAN;
+}
+
+struct twin_interval twin_stats_sd_interval(double sd, uint64_t n, double confidence)
+{
+    if (!(sd >= 0) || isinf(sd) || n < 2 || !tw_stats_is_probability(confidence))
+        return (struct twin_interval){NAN, NAN};
+    double df = (double)(n - 1), tail = (1 - confidence) / 2;
+    return (struct twin_interval){sd * sqrt(df / twin_stats_chi2_quantile(1 - tail, df)),
+                                  sd * sqrt(df / twin_stats_chi2_quantile(tail, df))};
+}

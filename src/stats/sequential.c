@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that may look at the data as they come in: Wald's SPRT and the e-process. */
+#include "inside.h"
+
+#include <twin/stats.h>
+
+#include <math.h>
+
+static bool is_plan(struct twin_sprt plan)
+{
+    return plan.p0 > 0 && plan.p0 < plan.p1 && plan.p1 < 1 && tw_stats_is_probability(plan.alpha) &&
+           tw_stats_is_probability(plan.beta) && plan.alpha + plan.beta < 1;
+}
+
+struct twin_interval twin_stats_sprt_bounds(struct twin_sprt plan)
+{
+    if (!is_plan(plan))
+        return (struct twin_interval){NAN, NAN};
+    return (struct twin_interval){log(plan.beta) - log1p(-plan.alpha), log1p(-plan.beta) - log(plan.alpha)};
+}
+
+double twin_stats_sprt_log_ratio(struct twin_sprt plan, uint64_t k, uint64_t n)
+{
+    if (!is_plan(plan) || k > n)
+        return NAN;
+    return (double)k * log(plan.p1 / plan.p0) + (double)(n - k) * (log1p(-plan.p1) - log1p(-plan.p0));
+}
+
+uint64_t twin_stats_sprt_clean_needed(struct twin_sprt plan)
+{
+    if (!is_plan(plan))
+        return 0;
+    double n = ceil(twin_stats_sprt_bounds(plan).low / twin_stats_sprt_log_ratio(plan, 0, 1));
+    return n < 1 ? 1 : n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
+}
+
+enum twin_sprt_decision twin_stats_sprt_decide(struct twin_sprt plan, uint64_t k, uint64_t n)
+{
+    if (!is_plan(plan) || k > n)
+        return TWIN_SPRT_INVALID;
+    if (k > 0)
+        return TWIN_SPRT_DIVERGES;
+    return n >= twin_stats_sprt_clean_needed(plan) ? TWIN_SPRT_CLEAN : TWIN_SPRT_CONTINUE;
+}
+
+double twin_stats_e_log(uint64_t s, uint64_t f, double p0)
+{
+    if (!tw_stats_is_probability(p0))
+        return NAN;
+    double parted = (double)s, clean = (double)f;
+    return tw_stats_lbeta(0.5 + parted, 0.5 + clean) - log(M_PI) - parted * log(p0) - clean * log1p(-p0);
+}
+
+uint64_t twin_stats_e_clean_needed(double p0, double alpha)
+{
+    if (!tw_stats_is_probability(p0) || !tw_stats_is_probability(alpha) || p0 < 1e-15)
+        return 0;
+    /* With no divergence the log value starts at 0, falls, then rises for ever: once past a positive bar it stays
+     * there. */
+    uint64_t low = 0, high = 1;
+    double bar = -log(alpha);
+    while (twin_stats_e_log(0, high, p0) < bar) {
+        low = high;
+        high *= 2;
+    }
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (twin_stats_e_log(0, middle, p0) < bar)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
