@@ -66,6 +66,7 @@ static void intervals(void **state)
     assert_true(i.high == 1);
     i = twin_stats_clopper_pearson(0, 0, .95);
     assert_true(i.low == 0 && i.high == 1);
+    assert_true(twin_stats_wilson(10, 10, .95).high == 1 && twin_stats_wilson(0, 10, .95).low == 0);
     i = twin_stats_wilson(0, 0, .95);
     assert_true(i.low == 0 && i.high == 1);
     assert_true(isnan(twin_stats_clopper_pearson(3, 2, .95).low) && isnan(twin_stats_wilson(1, 2, 1).low));
@@ -87,6 +88,9 @@ static void bounds_and_trials(void **state)
             assert_int_equal(twin_stats_trials_needed_allowing(2, row[i].p, .95), row[i].two);
         }
     }
+    assert_int_equal(twin_stats_trials_needed_allowing(1, 1e-13, .95), 0);
+    assert_int_equal(twin_stats_trials_needed_allowing(1, .1, 1), 0);
+    assert_int_equal(twin_stats_trials_needed_allowing(UINT64_MAX, .1, .95), 0);
     assert_int_equal(twin_stats_trials_needed(0, .95), 0);
     assert_int_equal(twin_stats_trials_needed(.5, 1), 0);
 }
@@ -95,6 +99,9 @@ static void bounds_and_trials(void **state)
 static void binomial_by_summation(void **state)
 {
     (void)state;
+    assert_true(twin_stats_binomial_cdf(0, 5, 0) == 1 && twin_stats_binomial_cdf(4, 5, 1) == 0);
+    assert_true(twin_stats_binomial_cdf(5, 5, 1) == 1 && isnan(twin_stats_binomial_cdf(1, 5, 1.5)));
+    assert_true(isnan(twin_stats_binomial_cdf(1, 5, -.5)) && isnan(twin_stats_binomial_cdf(1, 5, NAN)));
     for (uint64_t n = 1; n <= 30; n++) {
         double p = .13, term = pow(1 - p, (double)n), sum = 0;
         for (uint64_t k = 0; k <= n; k++) {
@@ -111,6 +118,7 @@ static void agreement_index(void **state)
     NEAR(twin_stats_agreement((const uint64_t[]){8, 1, 1}, 3), .622222, 5e-7);
     assert_true(twin_stats_agreement((const uint64_t[]){5}, 1) == 1);
     assert_true(twin_stats_agreement((const uint64_t[]){1, 1, 1}, 3) == 0);
+    assert_true(twin_stats_agreement((const uint64_t[]){2}, 1) == 1 && twin_stats_agreement((const uint64_t[]){1, 1}, 2) == 0);
     assert_true(isnan(twin_stats_agreement((const uint64_t[]){1}, 1)));
 }
 
@@ -124,6 +132,9 @@ static void line_fit(void **state)
     assert_int_equal(twin_stats_line_fit(x, y, 11, &slope, &intercept), 0);
     NEAR(slope, .500091, 5e-7);
     NEAR(intercept, 3.000091, 5e-7);
+    assert_int_equal(twin_stats_line_fit(x, (const double[]){1, 3}, 2, &slope, &intercept), 0);
+    NEAR(slope, -1, 1e-14); /* through (10, 1) and (8, 3) */
+    NEAR(intercept, 11, 1e-13);
     assert_int_equal(twin_stats_line_fit(x, y, 1, &slope, &intercept), -1);
     assert_int_equal(twin_stats_line_fit((const double[]){2, 2}, y, 2, &slope, &intercept), -1);
     assert_int_equal(twin_stats_line_fit(x, (const double[]){1, NAN}, 2, &slope, &intercept), -1);

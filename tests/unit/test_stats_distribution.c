@@ -120,15 +120,25 @@ static void edges(void **state)
     assert_true(twin_stats_t_cdf(INFINITY, 2) == 1 && twin_stats_t_cdf(-INFINITY, 2) == 0 &&
                 twin_stats_f_cdf(INFINITY, 2, 3) == 1);
     assert_true(isinf(twin_stats_lgamma(INFINITY)) && isfinite(twin_stats_lgamma(5e-324)));
-    static const double bad[] = {NAN, -1, INFINITY};
-    for (size_t i = 0; i < 3; i++) {
+    static const double bad[] = {NAN, -1, 0, INFINITY};
+    for (size_t i = 0; i < 4; i++) {
         assert_true(isnan(twin_stats_t_cdf(1, bad[i])) && isnan(twin_stats_t_quantile(.3, bad[i])));
         assert_true(isnan(twin_stats_chi2_cdf(1, bad[i])) && isnan(twin_stats_chi2_quantile(.3, bad[i])));
         assert_true(isnan(twin_stats_f_cdf(1, 2, bad[i])) && isnan(twin_stats_f_quantile(.3, bad[i], 2)));
         assert_true(isnan(twin_stats_f_upper(1, bad[i], 2)) && isnan(twin_stats_gamma_p(bad[i], 1)));
         assert_true(isnan(twin_stats_beta_inc(1, bad[i], .5)) && isnan(twin_stats_beta_inv(.5, bad[i], 1)));
-        assert_true(isnan(twin_stats_normal_quantile(bad[i])) && isnan(twin_stats_chi2_quantile(bad[i], 2)));
+        assert_true(isnan(twin_stats_f_upper(1, 2, bad[i])) && isnan(twin_stats_f_quantile(.3, 2, bad[i])));
+        assert_true(isnan(twin_stats_f_cdf(1, bad[i], 2)) && isnan(twin_stats_beta_inc(bad[i], 1, .5)));
+        assert_true(isnan(twin_stats_beta_inv(.5, 1, bad[i])) && isnan(twin_stats_gamma_q(bad[i], 1)));
     }
+    static const double no_probability[] = {NAN, -1, 1.5, INFINITY};
+    for (size_t i = 0; i < 4; i++) {
+        double p = no_probability[i];
+        assert_true(isnan(twin_stats_normal_quantile(p)) && isnan(twin_stats_t_quantile(p, 2)));
+        assert_true(isnan(twin_stats_chi2_quantile(p, 2)) && isnan(twin_stats_f_quantile(p, 2, 2)));
+        assert_true(isnan(twin_stats_beta_inv(p, 2, 2)) && isnan(twin_stats_beta_inc(2, 2, p)));
+    }
+    assert_true(twin_stats_beta_inv(1, 2, 2) == 1 && twin_stats_beta_inv(0, 2, 2) == 0);
     assert_true(isnan(twin_stats_gamma_q(1, -1)) && isnan(twin_stats_normal_cdf(NAN)) &&
                 isnan(twin_stats_t_cdf(NAN, 2)));
     assert_true(isnan(twin_stats_beta_inc(5e-300, 1e18, 5e-318))); /* its factors over- and underflow */

@@ -87,6 +87,53 @@ static void bootstrap_of_a_mean(void **state)
     CLOSE(b.acceleration, skew / (6 * pow(square, 1.5)));
 }
 
+struct tape {
+    const double *x;
+    double *values;
+    size_t used;
+};
+
+static double taped_mean(const void *data, const size_t *index, size_t n)
+{
+    struct tape *t = (struct tape *)(uintptr_t)data; /* writes down what the bootstrap saw */
+    return t->values[t->used++] = twin_stats_mean_of(t->x, index, n);
+}
+
+static double order_statistic(const double *x, size_t n, size_t rank) /* counted, not sorted */
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t below = 0, equal = 0;
+        for (size_t j = 0; j < n; j++) {
+            below += x[j] < x[i];
+            equal += x[j] == x[i];
+        }
+        if (below <= rank && rank < below + equal)
+            return x[i];
+    }
+    return NAN;
+}
+
+/* The interval is where the formula of Efron and Tibshirani (14.10) points, between neighbouring bootstrap values. */
+static void interval_by_the_formula(void **state)
+{
+    (void)state;
+    double values[1 + 15 + 100], share = 0;
+    struct tape tape = {gpa, values, 0};
+    struct twin_bca b;
+    assert_int_equal(twin_stats_bca(taped_mean, &tape, 15, 100, 9, .8, &b), 0);
+    assert_int_equal(tape.used, 1 + 15 + 100); /* the data, the jackknife, the resamples */
+    for (size_t i = 16; i < 116; i++)
+        share += values[i] < b.value ? .01 : values[i] == b.value ? .005 : 0;
+    NEAR(twin_stats_normal_cdf(b.bias), share, 1e-14);
+    for (int end = 0; end < 2; end++) {
+        double z = b.bias + (end ? 1 : -1) * 1.2815515655446004; /* stats.norm.ppf(.9) */
+        double place = 99 * twin_stats_normal_cdf(b.bias + z / (1 - b.acceleration * z));
+        double low = order_statistic(values + 16, 100, (size_t)place);
+        double high = order_statistic(values + 16, 100, (size_t)place + 1);
+        NEAR(end ? b.interval.high : b.interval.low, low + (place - floor(place)) * (high - low), 1e-12);
+    }
+}
+
 static void bootstrap_edges(void **state)
 {
     (void)state;
@@ -178,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(law_school),
         cmocka_unit_test(bootstrap_of_a_mean),
+        cmocka_unit_test(interval_by_the_formula),
         cmocka_unit_test(bootstrap_edges),
         cmocka_unit_test(mice_permuted),
         cmocka_unit_test(permutations_are_uniform),

@@ -35,7 +35,7 @@ static void outliers(void **state)
     assert_true(m.mad == 0 && m.median == 4);
     assert_int_equal(twin_stats_modified_z(x, 0, z, &m), TWIN_EINVAL);
     assert_int_equal(twin_stats_modified_z((const double[]){1, NAN}, 2, z, &m), TWIN_EINVAL);
-    assert_true(isnan(m.mad) && isnan(z[0]));
+    assert_true(isnan(m.mad) && isnan(z[0]) && isnan(z[1]));
 }
 
 static void median_ranks(void **state)
@@ -131,6 +131,7 @@ static void spread(void **state)
     CLOSE(twin_stats_sd_interval(3, 10, .95).high, 3 * sqrt(9 / 2.700389499980357)); /* stats.chi2.ppf(.025, 9) */
     assert_true(isnan(twin_stats_sd_interval(1, 1, .95).low) && isnan(twin_stats_sd_interval(1, 0, .95).low));
     assert_true(isnan(twin_stats_sd_interval(-1, 5, .95).low) && isnan(twin_stats_sd_interval(NAN, 5, .95).low));
+    assert_true(isnan(twin_stats_sd_interval(INFINITY, 5, .95).low) && isnan(twin_stats_sd_interval(1, 5, 1).low));
     i = twin_stats_sd_interval(1, 1000000000, .95);
     assert_true(i.low < 1 && i.high > 1 && i.high - i.low < 1e-4);
 }

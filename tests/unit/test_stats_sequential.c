@@ -38,10 +38,10 @@ static void sprt(void **state)
 static void sprt_bad_plans(void **state)
 {
     (void)state;
-    static const struct twin_sprt bad[] = {{.2, .01, .05, .05}, {.1, .1, .05, .05}, {0, .2, .05, .05},
-                                           {.01, 1, .05, .05},  {.01, .2, 0, .05},  {.01, .2, .05, 1},
-                                           {.01, .2, .6, .6},   {NAN, .2, .05, .05}};
-    for (size_t i = 0; i < 8; i++) {
+    static const struct twin_sprt bad[] = {{.2, .01, .05, .05}, {.1, .1, .05, .05},  {0, .2, .05, .05},
+                                           {.01, 1, .05, .05},  {.01, .2, 0, .05},   {.01, .2, .05, 1},
+                                           {.01, .2, .6, .6},   {NAN, .2, .05, .05}, {.01, .2, .5, .5}};
+    for (size_t i = 0; i < 9; i++) {
         assert_int_equal(twin_stats_sprt_decide(bad[i], 0, 100), TWIN_SPRT_INVALID);
         assert_int_equal(twin_stats_sprt_clean_needed(bad[i]), 0);
         assert_true(isnan(twin_stats_sprt_bounds(bad[i]).low) && isnan(twin_stats_sprt_log_ratio(bad[i], 0, 1)));

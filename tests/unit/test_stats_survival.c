@@ -124,6 +124,10 @@ static void survival_edges(void **state)
     assert_int_equal(twin_stats_kaplan_meier(steps, all, 3, 1, s, &count), TWIN_EINVAL);
     assert_int_equal(twin_stats_log_rank(steps, never, 3, steps, never, 3, &t), 0); /* nothing parted */
     assert_true(t.observed == 0 && t.expected == 0 && isnan(t.chi2) && isnan(t.p));
+    assert_int_equal(twin_stats_log_rank((const double[]){0}, all, 1, (const double[]){5}, all, 1, &t), 0);
+    assert_true(t.observed == 1 &&
+                t.expected == .5); /* one run each: variance 1/4 at the first time, none at the second */
+    CLOSE(t.chi2, 1.);
     assert_int_equal(twin_stats_log_rank(steps, never, 0, steps, never, 3, &t), TWIN_EINVAL);
     assert_int_equal(twin_stats_log_rank(steps, never, 3, bad, all, 2, &t), TWIN_EINVAL);
     for (uint64_t at = 1; at <= 2; at++) {

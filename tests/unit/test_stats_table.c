@@ -86,7 +86,12 @@ static void fisher_edges(void **state)
     (void)state;
     assert_true(twin_stats_fisher(0, 0, 0, 0, TWIN_GREATER) == 1 && twin_stats_fisher(5, 0, 7, 0, TWIN_TWO_SIDED) == 1);
     assert_true(twin_stats_fisher(0, 0, 3, 4, TWIN_LESS) == 1);
-    assert_true(isnan(twin_stats_fisher(UINT64_MAX, 1, 1, 1, TWIN_GREATER)));
+    for (int i = 0; i < 4; i++) {
+        uint64_t cell[4] = {1, 1, 1, 1};
+        cell[i] = UINT64_MAX;
+        assert_true(isnan(twin_stats_fisher(cell[0], cell[1], cell[2], cell[3], TWIN_GREATER)));
+    }
+    assert_true(isnan(twin_stats_fisher(1, 1, 1, UINT64_C(1) << 40, TWIN_GREATER)));
     uint64_t quarter = UINT64_C(1) << 38; /* the largest table taken */
     CLOSE(twin_stats_fisher(quarter, quarter, quarter, quarter, TWIN_TWO_SIDED), 1.);
     assert_true(twin_stats_fisher(quarter, 0, 0, quarter, TWIN_GREATER) == 0);
@@ -121,6 +126,8 @@ static void holm(void **state)
     static const double tied[] = {1, .08, .08, 1, 0};
     for (size_t i = 0; i < 5; i++)
         NEAR(adjusted[i], tied[i], 1e-15);
+    assert_int_equal(twin_stats_holm((const double[]){.6, .9}, 2, adjusted), 0);
+    assert_true(adjusted[0] == 1 && adjusted[1] == 1);
     assert_int_equal(twin_stats_holm(NULL, 0, adjusted), 0);
     assert_int_equal(twin_stats_holm((const double[]){.1, NAN}, 2, adjusted), TWIN_EINVAL);
     assert_true(isnan(adjusted[0]) && isnan(adjusted[1]));
