@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_ISOLATE_H
+#define TWIN_ISOLATE_H
+/*
+ * Factors, worlds and the search for a cause by controlled experiment. Room: src/isolate. Calls launch, compare, stats, trace.
+ * A *factor* is one source of variation; a *setting* holds it still (pin) or shakes it (vary); a *world* is a set of settings
+ * under which runs are made: the natural world has none, W0 pins everything that applies.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/compare.h>
+#include <twin/error.h>
+#include <twin/run.h>
+
+/* ---- factors (factors.c) */
+
+enum twin_factor_unit {
+    TWIN_UNIT_RUN,      /* drawn once per run: hash seed, directory order, seeds, kernel choice */
+    TWIN_UNIT_EXPOSURE  /* acts at every step: threads, races, nondeterministic operations */
+};
+enum twin_factor_mode { TWIN_FREE, TWIN_PIN, TWIN_VARY };
+
+struct twin_factor {
+    const char *id;       /* "hash-seed", "torch-deterministic", ...: the words of 00-overview's JSON contract */
+    const char *layer;    /* one of the twelve words */
+    const char *title;    /* one line, what varies */
+    const char *how;      /* "environment", "libc agent", "python agent", "launcher": who applies it */
+    const char *pin;      /* what the pin does, as a person would do it by hand: "PYTHONHASHSEED=0" */
+    const char *vary;     /* what shaking does; NULL when it can only be pinned */
+    const char *fix;      /* what to change in the job, for the report */
+    enum twin_factor_unit unit;
+    const char *unavailable; /* NULL, or why this factor cannot be set here or yet: shown, never silently passed over */
+};
+
+/* The built-in factors in the order of their layers, then those of a factor file. */
+struct twin_factors { struct twin_factor *factor; size_t count; /* owned */ };
+/* file: TOML of the user's own factors ([[factor]] id, layer, title, env or argument edits), or NULL. TWIN_EFORMAT names key and line. */
+int twin_factors_load(const char *file, struct twin_factors *out, struct twin_error *err);
+void twin_factors_free(struct twin_factors *f);
+const struct twin_factor *twin_factor_find(const struct twin_factors *f, const char *id); /* NULL when unknown */
+
+/* ---- worlds (world.c) */
+
+struct twin_setting { const struct twin_factor *factor; enum twin_factor_mode mode; uint64_t seed; /* of vary, value of pin */ };
+struct twin_world { struct twin_setting *setting; size_t count; };
+
+/* "all", or a comma-separated list of ids, each perhaps with `=VALUE`; "all,-threads" leaves out. Unknown ids: TWIN_EINVAL with the
+ * nearest one that exists. Factors that are unavailable are left out of "all" and named in *left_out (malloc'ed, may be NULL). */
+int twin_world_parse(const struct twin_factors *f, const char *list, struct twin_world *out, char **left_out, struct twin_error *err);
+void twin_world_free(struct twin_world *w);
+
+/* What a world means for a launch: goes into twin_launch_options. All malloc'ed; free with twin_world_plan_free. */
+struct twin_world_plan {
+    char **env; size_t env_count;   /* NAME=value, NULL-terminated; contains TWINRUN_FACTORS (libc agent) and TWINRUN_PINS (python agent) */
+    bool no_aslr;                   /* personality(ADDR_NO_RANDOMIZE) */
+    int cpu;                        /* pin to this CPU; -1 = not */
+    bool hot;                       /* libtwinrun_hot.so must be preloaded, too (malloc, schedule) */
+    char **argv;                    /* the command after edits of user factors; NULL when unchanged */
+};
+int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_world_plan *out, struct twin_error *err);
+void twin_world_plan_free(struct twin_world_plan *p);
+
+/* Did each setting take effect in the processes that matter? Reads the run's `factors` file and the notes of its traces. */
+enum twin_effect { TWIN_EFFECT_UNKNOWN, TWIN_EFFECT_IN_FORCE, TWIN_EFFECT_NOT_USED /* nothing asked for it */, TWIN_EFFECT_FAILED };
+struct twin_world_effect { enum twin_effect effect; char *text; /* "pinned, 12 calls", or why it failed */ };
+int twin_world_effects(const struct twin_world *w, const struct twin_run *run, struct twin_world_effect **out, struct twin_error *err);
+void twin_world_effects_free(struct twin_world_effect *e, size_t count);
+#endif
