@@ -6,7 +6,7 @@
  *
  * All functions are pure and thread-safe. Those that return a number allocate nothing and never fail: an argument outside the
  * stated range gives NaN (0 for functions that return counts). Those that return int sort or resample: 0, TWIN_EINVAL (an
- * argument outside the stated range) or TWIN_ENOMEM; on failure the result is all NaN. No function changes its inputs.
+ * argument outside the stated range) or TWIN_ENOMEM; on failure values are NaN and counts 0. No function changes its inputs.
  * Every method is tested against published, SciPy or R values: docs/internals/statistics.md has the list.
  */
 #include <stdbool.h>
@@ -88,7 +88,8 @@ uint64_t twin_stats_clean_needed(double rate, double alpha, uint64_t tests);
  * NaN when there are fewer than two runs. */
 double twin_stats_agreement(const uint64_t *class_sizes, size_t classes);
 
-/* Least squares of y on x over n points. 0 when fitted; -1 with fewer than two distinct x or a non-finite value. */
+/* Least squares of y on x over n points. 0 when fitted; TWIN_EINVAL with fewer than two distinct x
+ * or a non-finite value: then slope and intercept are left as they were. */
 int twin_stats_line_fit(const double *x, const double *y, size_t n, double *slope, double *intercept);
 
 /* ---- sequential tests: look as often as you like (sequential.c) */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inside.h"
 
+#include <twin/error.h>
 #include <twin/stats.h>
 
 #include <math.h>
@@ -103,7 +104,7 @@ int twin_stats_line_fit(const double *x, const double *y, size_t n, double *slop
 {
     double mx = 0, my = 0, sxx = 0, sxy = 0;
     if (n < 2)
-        return -1;
+        return TWIN_EINVAL;
     for (size_t i = 0; i < n; i++) {
         mx += x[i] / (double)n;
         my += y[i] / (double)n;
@@ -113,7 +114,7 @@ int twin_stats_line_fit(const double *x, const double *y, size_t n, double *slop
         sxy += (x[i] - mx) * (y[i] - my);
     }
     if (!(sxx > 0) || !isfinite(sxy / sxx))
-        return -1;
+        return TWIN_EINVAL;
     *slope = sxy / sxx;
     *intercept = my - *slope * mx;
     return 0;
