@@ -52,6 +52,7 @@ _SIGNATURES = {
     "flush": (None, []),
     "close": (None, []),
     "quick_digest": (_u64, [_ptr, _size]),
+    "quick_digests": (None, [_ptr, _size, _ptr]),
 }
 
 
