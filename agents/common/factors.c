@@ -165,9 +165,27 @@ bool tw_factors_any(void)
     return false;
 }
 
+/* Said at the first use already: a process may be killed before its end (the workers of multiprocessing's Pool are). */
+static void say_first(enum tw_factor f)
+{
+    struct tw_guard g;
+    char key[32];
+    if (!tw_agent_config.run_dir[0] || !tw_guard_enter(&g))
+        return;
+    snprintf(key, sizeof key, "effect.%s", tw_factor_names[f]);
+    tw_folder_factor(key, tw_factors[f].text);
+    tw_guard_leave(&g);
+}
+
+void tw_factor_count(enum tw_factor f)
+{
+    if (__builtin_expect(atomic_fetch_add_explicit(&tw_factors[f].calls, 1, memory_order_relaxed) == 0, 0))
+        say_first(f);
+}
+
 bool tw_factor_take(enum tw_factor f, const char *what)
 {
-    atomic_fetch_add_explicit(&tw_factors[f].calls, 1, memory_order_relaxed);
+    tw_factor_count(f);
     if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) != TW_FACTOR_AUDIT)
         return true;
     struct tw_guard g;
@@ -184,7 +202,7 @@ static bool count_allocation(void)
 {
     if (tw_agent_inside)
         return false;
-    atomic_fetch_add_explicit(&tw_factors[TW_MALLOC].calls, 1, memory_order_relaxed);
+    tw_factor_count(TW_MALLOC);
     return true;
 }
 
@@ -228,6 +246,9 @@ void tw_factors_start(void)
     }
     if (!hot && tw_factor_armed(TW_SCHEDULE))
         tw_folder_fault("TWINRUN_FACTORS", "schedule acts at thread and process starts only: libtwinrun_hot.so is not preloaded");
+    for (int f = 0; f < TW_FACTORS; f++) /* used before there was a folder to write to */
+        if (atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed))
+            say_first((enum tw_factor)f);
     tw_stream_begin();
     tw_schedule_boundary(TW_AT_START);
 }

@@ -37,6 +37,7 @@ static inline bool tw_factor_armed(enum tw_factor f)
 /* For an armed factor: counts this use and, in audit mode, writes down who it was. True when the hook answers by itself (pin,
  * vary), false when the original does (audit). what: a literal. Keeps errno. */
 bool tw_factor_take(enum tw_factor f, const char *what);
+void tw_factor_count(enum tw_factor f); /* only counts */
 static inline bool tw_factor_varies(enum tw_factor f)
 {
     return atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_VARY;
