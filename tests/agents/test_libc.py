@@ -466,6 +466,37 @@ def test_static_programs_are_out_of_reach(observe, work):
     assert runs[0].out != runs[1].out and runs[0].said == []
 
 
+def test_a_static_cpp_library_is_out_of_reach(observe, program):
+    job = program("device.cc", "-static-libstdc++")
+    first, again = (rows(observe("entropy=pin:7", job, rc=0).out) for _ in range(2))
+    assert first["default"] != again["default"] or "unavailable" in first["default"]
+    assert first["/dev/urandom"] == again["/dev/urandom"] and first["ifstream"] == again["ifstream"]
+
+
+def test_exec_begins_a_stream_of_its_own(observe, program):
+    job = program("sources.c")
+    runs = [observe("entropy=pin:7", "sh", "-c", f"{job}; PATH=/nowhere:/nothing:$PATH env {job}; exec {job}", rc=5).out for _ in range(2)]
+    drawn = [line.split()[1] for line in runs[0].splitlines()]
+    assert runs[0] == runs[1] and len(set(drawn)) == len(drawn) >= 27
+
+
+def test_all_at_once_neither_hangs_nor_fails(observe, program):
+    for factors in ("entropy=pin:7,clock=pin,directory=pin,malloc=vary:3,schedule=vary:3", "entropy=audit,clock=audit,directory=audit,malloc=pin:0"):
+        done = observe(factors, program("stress.c"), hot=True, rc=0)
+        assert len(done.about("factor.entropy")) == 61 and done.faults == []
+
+
+def test_what_is_not_armed_costs_nothing_to_speak_of(program):
+    """About 1 ns on an idle machine; the limit allows for a busy one."""
+    def measured(*libraries):
+        env = {**{k: v for k, v in os.environ.items() if not k.startswith("TWINRUN")}, "LD_PRELOAD": ":".join(libraries)}
+        out = subprocess.run([program("cost.c", "-O2")], env=env, capture_output=True, text=True, check=True).stdout
+        return {name: float(ns) for name, ns in (line.split() for line in out.splitlines())}
+    bare_cost, first, both = measured(), measured(LIBRARY), measured(LIBRARY, HOT)
+    for name, ns in bare_cost.items():
+        assert first[name] < ns + 12 and both[name] < ns + 15, (bare_cost, first, both)
+
+
 def test_the_second_library_loads_into_old_systems():
     symbols = subprocess.run(["objdump", "-T", HOT], capture_output=True, text=True, check=True).stdout
     versions = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", symbols)}
