@@ -81,7 +81,7 @@ char **tw_stream_environment(char *const envp[], char **copy, char entry[TW_STRE
 void tw_stream_take_back(void); /* that child was not made after all (exec failed) */
 
 /* ---- who consumed (audit.c) */
-void tw_audit_record(enum tw_factor f, const char *what);
+void tw_audit_record(enum tw_factor f, const char *what); /* what is told apart by its address */
 void tw_audit_forget(void);
 typedef void tw_note_sink(void *user, const char *key, const char *value);
 void tw_audit_report(tw_note_sink *sink, void *user);

@@ -486,6 +486,19 @@ def test_all_at_once_neither_hangs_nor_fails(observe, program):
         assert len(done.about("factor.entropy")) == 61 and done.faults == []
 
 
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+def test_a_sanitizer_of_the_job_finds_nothing_of_ours(observe, program, sanitizer):
+    """A child of the job (the main program would be spared the preload): reports would change its exit code."""
+    job = program("threads.c", "-g", f"-fsanitize={sanitizer}")
+    if subprocess.run([job], capture_output=True).returncode:
+        pytest.skip(f"{sanitizer} sanitizer does not work here")
+    for factors in ("entropy=pin:7,clock=pin,directory=pin,malloc=pin:0,schedule=vary:1", "entropy=audit,clock=audit,malloc=pin:0"):
+        done = observe(factors, "sh", "-c", f"{job}; exit $?", hot=True, rc=0)
+        assert len(done.out.split()) == 13 and "Sanitizer" not in done.err
+        assert done.about("factor.entropy")
+        assert any("AddressSanitizer fills" in f for f in done.faults) == (sanitizer == "address")
+
+
 def test_what_is_not_armed_costs_nothing_to_speak_of(program):
     """About 1 ns on an idle machine; the limit allows for a busy one."""
     def measured(*libraries):
