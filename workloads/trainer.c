@@ -16,7 +16,7 @@
 #include "idx.h"
 #include "model.h"
 
-enum { BATCH = 200, MAX_THREADS = 64 }; /* a step long enough that watching it costs a few per cent */
+enum { BATCH = 300, MAX_THREADS = 64 }; /* a step long enough that watching it costs a few per cent */
 
 struct options { unsigned steps, threads; double rate; bool ordered, quiet; unsigned long long seed; const char *data, *checkpoint; };
 

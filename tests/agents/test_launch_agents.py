@@ -77,7 +77,7 @@ def test_library_in_a_folder_with_a_space_is_staged_and_cleaned_up(work, tmp_pat
 
 
 @pytest.mark.parametrize("layout", [
-    ("pkg/_bin/twinrun", "pkg/_bin/libtwinrun.so", "pkg/_bin/agent"), ("src/build/cmd/twinrun", "src/build/agents/libtwinrun.so", "src/python"),
+    ("pkg/_bin/twinrun", "pkg/_bin/libtwinrun.so", "pkg/_bin/agent"), ("src/build/cmd/twinrun", "src/build/agents/libtwinrun.so", "src/build/python"),
     ("usr/bin/twinrun", "usr/lib/twinrun/libtwinrun.so", "usr/lib/twinrun/python"), ("usr/bin/twinrun", "usr/lib64/twinrun/libtwinrun.so", "usr/lib64/twinrun/python"),
 ], ids=["wheel", "build tree", "installed", "lib64"])
 def test_parts_are_found_from_the_executable(work, tmp_path, layout):

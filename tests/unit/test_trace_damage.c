@@ -102,7 +102,7 @@ static void test_cut_at_every_byte(void **state)
     small_trace(path);
     struct image i = load(path);
     size_t marks = marks_of(&i, mark), lost = 0;
-    assert_int_equal(marks, 8); /* header, three times definitions and data, end */
+    assert_in_range(marks, 8, 64); /* header, three times definitions and data, end; more when the drain thread woke in between */
     for (size_t n = 0; n <= i.n; n++) {
         struct twin_trace *t;
         struct twin_error err = TWIN_ERROR_INIT;
