@@ -242,7 +242,7 @@ void tw_factors_start(void)
     bool hot = dlsym(RTLD_DEFAULT, "tw_hot_here") != NULL;
     /* AddressSanitizer fills by itself, and takes what the loader keeps for a leak of ours when we stand in between. */
     const char *no_malloc = !hot ? "malloc is off: libtwinrun_hot.so is not preloaded"
-                            : dlsym(RTLD_DEFAULT, "__asan_init") ? "malloc is off: this program's AddressSanitizer fills memory by itself" : NULL;
+                            : dlsym(RTLD_DEFAULT, "__asan_region_is_poisoned") ? "malloc is off: this program's AddressSanitizer fills memory by itself" : NULL;
     if (no_malloc && tw_factor_armed(TW_MALLOC)) {
         tw_folder_fault("TWINRUN_FACTORS", no_malloc);
         atomic_store(&tw_factors[TW_MALLOC].mode, TW_FACTOR_OFF);
