@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun isolate: find, by controlled experiment, what makes the runs part. */
+#include "isolate.h"
+
+#include "interrupt.h"
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+#include "verdict.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIELD(f) offsetof(struct tw_isolate_args, f)
+
+static const struct tw_option options[] = {
+    {"max-runs", 'n', TW_OPT_COUNT, "N", "150", "Budget", "make at most N runs", FIELD(max_runs), 1, 100000},
+    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
+    {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
+     FIELD(resume)},
+    {"pin", 'p', TW_OPT_STRING, "LIST", "all", "Factors", "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out",
+     FIELD(pin)},
+    {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)", FIELD(factor_file)},
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
+     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
+     FIELD(fresh_dir)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object", FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the result: no plan, no progress, no line per run", FIELD(quiet)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "the runs do not part; what that excludes is printed"},
+    {"1", "isolated: a cause was shown to be sufficient and necessary"},
+    {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
+    {"3", "not isolated: outside the pins, or not enough runs"},
+    {"130", "interrupted by Ctrl-C; --resume goes on"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun isolate -- python train.py", "what makes it part, and the pin that stops it"},
+    {"twinrun isolate --steps 20 --pin threads,torch-deterministic,hash-seed -- python train.py", "short runs, three candidates"},
+    {"twinrun isolate --resume -- python train.py", "go on after an interruption"},
+    {NULL, NULL},
+};
+
+/* ---- before the first run */
+
+static int candidates(struct tw_isolate *c, struct twin_error *err)
+{
+    struct twin_world all = {0};
+    int rc = twin_factors_load(c->args.factor_file, &c->factors, err);
+    if (rc == 0)
+        rc = twin_world_parse(&c->factors, c->args.pin, &all, NULL, err);
+    if (rc != 0)
+        return rc;
+    c->factor = tw_calloc(all.count + 1, sizeof *c->factor);
+    c->candidate = tw_calloc(all.count + 1, sizeof *c->candidate);
+    c->effect = tw_calloc(all.count + 1, sizeof *c->effect);
+    if (!c->factor || !c->candidate || !c->effect)
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    for (size_t i = 0; rc == 0 && i < all.count; i++) {
+        const struct twin_factor *f = all.setting[i].factor;
+        c->factor[c->count] = f;
+        /* Every pin is only freed: a value that natural runs never took would try innocents, too. */
+        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true, .cost = 0.0 / 0.0};
+    }
+    twin_world_free(&all);
+    return rc;
+}
+
+static int prepare(struct tw_isolate *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time};
+    char *home = tw_home(c->args.home);
+    c->home = home ? tw_path_absolute(home, &err) : NULL;
+    tw_free(home);
+    if (!c->home || tw_mkdirs(c->home, &err) != 0)
+        return tw_trouble(&err, "isolate: cannot write the run folders; choose another place with --home or TWINRUN_HOME");
+    if (candidates(c, &err) != 0)
+        return tw_trouble(&err, "isolate");
+    if (twin_search_plan(c->candidate, c->count, &o, &c->plan, &err) != 0)
+        return tw_trouble(&err, "isolate: no plan");
+    if (tw_isolate_log_open(c, &err) != 0)
+        return tw_trouble(&err, "isolate: cannot keep the search");
+    if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
+        c->spool = tw_printf("%s/stdin", c->folder);
+    return -1;
+}
+
+static int search(struct tw_isolate *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_search_report *r = NULL;
+    char *plan = c->args.quiet ? NULL : twin_search_plan_text(&c->plan);
+    if (plan)
+        fputs(plan, stderr);
+    free(plan);
+    if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r, &err) != 0)
+        return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->folder);
+    int rc = tw_isolate_report(c, r);
+    twin_search_report_free(r);
+    return rc;
+}
+
+static void fini(struct tw_isolate *c)
+{
+    for (size_t i = 0; i < c->run_count; i++)
+        twin_run_free(c->runs[i].run);
+    for (size_t i = 0; i < c->count; i++)
+        tw_free(c->effect[i].text);
+    tw_free(c->runs);
+    tw_free(c->effect);
+    tw_free(c->candidate);
+    tw_free(c->factor);
+    twin_factors_free(&c->factors);
+    twin_search_log_free(&c->log);
+    twin_verdict_free(c->first);
+    if (c->log_fd >= 0)
+        close(c->log_fd);
+    if (c->spool)
+        unlink(c->spool);
+    tw_free(c->spool);
+    tw_free(c->unseen);
+    tw_free(c->folder);
+    tw_free(c->home);
+    tw_free(c->args.ignore.items);
+}
+
+static int run(int argc, char **argv)
+{
+    struct tw_isolate c = {.log_fd = -1};
+    struct tw_operands job;
+    int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
+    if (rc < 0 && job.count == 0)
+        rc = tw_bad_use("isolate", "expected the job's command after --; write: twinrun isolate -- python train.py");
+    if (rc < 0) {
+        c.argv = job.items;
+        tw_interrupt_hold();
+        tw_progress_setup(c.args.quiet);
+        rc = prepare(&c);
+        if (rc < 0)
+            rc = search(&c);
+        else if (c.args.json)
+            printf("{\"schema\":\"twinrun.isolate/1\",\"outcome\":\"error\",\"causes\":[],\"runs_used\":0}\n");
+    }
+    fini(&c);
+    return rc;
+}
+
+const struct tw_command tw_command_isolate = {
+    "isolate",
+    "find, by controlled experiment, what makes the runs of a job part",
+    synopsis,
+    "Runs COMMAND until runs have parted three times (or 14 comparisons were clean), then in a world where every factor is pinned, then "
+    "with factors freed, and last in the natural world with only the suspects pinned: the set must stop the divergence, and each of "
+    "its members must bring it back. Criteria, error rates and budget are fixed before the first run and written to the search's "
+    "folder below the home (searches/).\n\n"
+    "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.",
+    options,
+    TW_OPERANDS_JOB,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_ISOLATE_H
+#define TW_CMD_ISOLATE_H
+/* Inside of twinrun isolate: isolate.c (options, order of events), isolate_runs.c (the runs that the search asks for),
+ * isolate_log.c (what makes an interrupted search go on), isolate_report.c (what is printed). */
+#include "options.h"
+#include "watch.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/compare.h>
+#include <twin/isolate.h>
+#include <twin/search.h>
+
+struct tw_isolate_args {
+    const char *home, *pin, *factor_file;
+    uint64_t max_runs, max_time, steps;
+    struct tw_strings ignore;
+    bool fresh_dir, json, quiet, resume;
+};
+
+/* A run that the search has asked for, found again by its handle. */
+struct tw_isolate_run { uint64_t handle; struct twin_run *run; };
+
+struct tw_isolate {
+    struct tw_isolate_args args;
+    char *const *argv;                    /* the job */
+    char *home, *folder, *spool;          /* folder: of this search, below <home>/searches */
+    struct twin_factors factors;
+    const struct twin_factor **factor;    /* of each candidate */
+    struct twin_candidate *candidate;
+    struct twin_world_effect *effect;     /* of each candidate's pin, as the first run with it showed; text NULL: not seen yet */
+    size_t count;
+    struct twin_search_plan plan;
+    struct twin_search_log log;
+    int log_fd;
+    struct tw_isolate_run *runs;
+    size_t run_count;
+    double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
+    struct twin_verdict *first;           /* of the first natural pair that parted */
+    char *unseen;                         /* why a comparison that found no difference proves little; NULL */
+    bool interrupted;
+};
+
+/* ---- isolate_runs.c */
+twin_search_run tw_isolate_run;
+/* A run by its handle: from memory, or from its folder in the home. NULL when it is gone. */
+const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle);
+
+/* ---- isolate_log.c. 0, or an error. */
+/* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the newest one for the same job and
+ * candidates, whose log is read into c->log. */
+int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err);
+twin_search_saved tw_isolate_log_save;
+
+/* ---- isolate_report.c. Prints; returns the exit code. */
+int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runs that the search asks for: a world becomes a launch, and what came of it one result. */
+#include "isolate.h"
+
+#include "interrupt.h"
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run under pins may be slower than a natural one, but one that takes this much longer stands still. */
+enum { SLOWER = 10, AT_LEAST_S = 60 };
+
+static uint64_t handle_of(const struct twin_run *r)
+{
+    char first[17];
+    snprintf(first, sizeof first, "%.16s", r->id);
+    uint64_t handle = strtoull(first, NULL, 16);
+    return handle ? handle : 1;
+}
+
+static int keep(struct tw_isolate *c, struct twin_run *r)
+{
+    struct tw_isolate_run *grown = tw_reallocarray(c->runs, c->run_count + 1, sizeof *grown);
+    if (!grown)
+        return TWIN_ENOMEM;
+    c->runs = grown;
+    c->runs[c->run_count++] = (struct tw_isolate_run){handle_of(r), r};
+    return 0;
+}
+
+const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
+{
+    char **dirs = NULL;
+    size_t count = 0;
+    struct twin_run *found = NULL;
+    for (size_t i = 0; i < c->run_count; i++)
+        if (c->runs[i].handle == handle)
+            return c->runs[i].run;
+    if (twin_run_list(c->home, &dirs, &count, NULL) != 0)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct twin_run *r = NULL;
+        if (!found && twin_run_load(dirs[i], &r, NULL) == 0 && handle_of(r) == handle && keep(c, r) == 0)
+            found = r;
+        else
+            twin_run_free(r);
+        tw_free(dirs[i]);
+    }
+    tw_free(dirs);
+    return found;
+}
+
+static int world_of(const struct tw_isolate *c, const struct twin_search_request *q, struct twin_world *out)
+{
+    *out = (struct twin_world){.setting = tw_calloc(c->count ? c->count : 1, sizeof *out->setting)};
+    if (!out->setting)
+        return TWIN_ENOMEM;
+    for (size_t i = 0; i < c->count; i++)
+        if (q->setting[i].mode != TWIN_FREE)
+            out->setting[out->count++] = (struct twin_setting){c->factor[i], q->setting[i].mode, q->setting[i].value};
+    return 0;
+}
+
+/* ---- what a run shows */
+
+static void note_unseen(struct tw_isolate *c, const struct twin_verdict *v)
+{
+    if (v->outcome == TWIN_INCONCLUSIVE && v->unseen_count && !c->unseen)
+        c->unseen = tw_strdup(v->unseen[0]);
+}
+
+static int compare(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference,
+                   const struct twin_run *r, struct twin_search_result *out, struct twin_error *err)
+{
+    const struct twin_run *pair[2] = {reference, r};
+    struct twin_compare_options o = {
+        .steps_given = c->args.steps > 0,
+        .steps = (uint32_t)c->args.steps,
+        .ignore = c->args.ignore.items,
+        .ignore_count = c->args.ignore.count,
+    };
+    struct twin_verdict *v = NULL;
+    int rc = twin_compare(pair, 2, &o, &v, err);
+    if (rc != 0)
+        return rc;
+    const struct twin_finding *f = v->first;
+    out->parted = v->outcome == TWIN_DIFFER;
+    out->steps = v->steps_compared;
+    if (out->parted && f) {
+        out->layer = twin_search_layer(f->layer);
+        out->step = f->step_a;
+        out->steps = (uint64_t)f->step_a + 1;
+    }
+    note_unseen(c, v);
+    bool wanted = out->parted && q->purpose == TWIN_FOR_BASELINE && !c->first;
+    if (wanted)
+        c->first = v;
+    else
+        twin_verdict_free(v);
+    return 0;
+}
+
+/* Whether the pins took effect is learnt from the first run that had them. */
+static void learn_effects(struct tw_isolate *c, const struct twin_world *w, const struct twin_run *r)
+{
+    struct twin_world_effect *e = NULL;
+    if (twin_world_effects(w, r, &e, NULL) != 0)
+        return;
+    for (size_t s = 0; s < w->count; s++)
+        for (size_t i = 0; i < c->count; i++)
+            if (c->factor[i] == w->setting[s].factor && !c->effect[i].text) {
+                c->effect[i] = e[s];
+                e[s].text = NULL;
+            }
+    twin_world_effects_free(e, w->count);
+}
+
+/* ---- one run */
+
+static void title_of(const struct tw_isolate *c, const struct twin_search_request *q, char title[64])
+{
+    size_t pinned = 0;
+    for (size_t i = 0; i < c->count; i++)
+        pinned += q->setting[i].mode == TWIN_PIN;
+    snprintf(title, 64, "run %u  %s, %zu pinned", q->number, twin_search_purpose_name(q->purpose), pinned);
+}
+
+static int launch(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_world_plan *p,
+                  const struct twin_run *reference, struct tw_watch *watch, struct twin_run **out, struct twin_error *err)
+{
+    char title[64];
+    title_of(c, q, title);
+    *watch = (struct tw_watch){.title = title, .expected_s = c->natural_s};
+    if (q->may_cut)
+        watch->reference = reference;
+    watch->how.ignore = c->args.ignore.items;
+    watch->how.ignore_count = c->args.ignore.count;
+    if (c->natural_s > 0)
+        watch->deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9);
+    struct twin_launch_options o = {
+        .argv = p->argv ? p->argv : c->argv,
+        .env = p->env,
+        .home = c->home,
+        .label = twin_search_purpose_name(q->purpose),
+        .level = TWIN_LEVEL_TENSORS,
+        .agents = true,
+        .max_steps = (uint32_t)c->args.steps,
+        .window_last = UINT32_MAX,
+        .fresh_dir = c->args.fresh_dir,
+        .stdin_spool = c->spool,
+        .on_tick = tw_watch_tick,
+        .user = watch,
+        .no_aslr = p->no_aslr,
+        .on_cpu = p->cpu >= 0,
+        .cpu = p->cpu >= 0 ? p->cpu : 0,
+        .hot = p->hot,
+    };
+    int rc = twin_launch(&o, out, err);
+    watch->title = NULL;
+    tw_progress_clear();
+    if (rc == 0 && !c->args.quiet) {
+        char text[32];
+        tw_run_line(title, *out, watch->stopped_time ? "stood still" : watch->stopped_parted ? "parted" : tw_run_state(*out, text));
+    }
+    return rc;
+}
+
+static enum twin_search_status status_of(const struct twin_run *r, const struct tw_watch *w)
+{
+    if (r->outcome == TWIN_RUN_INTERRUPTED)
+        return TWIN_NOT_ENDED;
+    if (w->stopped_time)
+        return TWIN_ENDED_STUCK;
+    bool failed = r->outcome == TWIN_RUN_SIGNALED || r->outcome == TWIN_RUN_NOT_STARTED ||
+                  (r->outcome == TWIN_RUN_EXITED && r->exit_code != 0);
+    return failed ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
+}
+
+static int one(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    struct twin_world w = {0};
+    struct twin_world_plan p = {.cpu = -1};
+    struct twin_run *r = NULL;
+    struct tw_watch watch;
+    const struct twin_run *reference = q->reference ? tw_isolate_find(c, q->reference) : NULL;
+    *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1};
+    if (q->reference && !reference)
+        return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
+    int rc = world_of(c, q, &w);
+    if (rc == 0)
+        rc = twin_world_plan(&w, c->argv, &p, err);
+    if (rc == 0)
+        rc = launch(c, q, &p, reference, &watch, &r, err);
+    twin_world_plan_free(&p);
+    if (rc == 0) {
+        out->status = status_of(r, &watch);
+        out->seconds = r->wall_s;
+        out->handle = handle_of(r);
+        if (q->purpose == TWIN_FOR_BASELINE && !watch.stopped_parted && out->status == TWIN_ENDED_WELL)
+            c->natural_s = fmax(c->natural_s, r->wall_s);
+        learn_effects(c, &w, r);
+        if (reference && out->status == TWIN_ENDED_WELL)
+            rc = compare(c, q, reference, r, out, err);
+        if (rc == 0 && out->status != TWIN_ENDED_WELL && reference) {
+            out->parted = true; /* its reference did end well */
+            out->layer = twin_search_layer("environment");
+        }
+        if (rc == 0)
+            rc = keep(c, r);
+        if (rc != 0)
+            twin_run_free(r);
+    }
+    tw_free(w.setting);
+    return rc;
+}
+
+int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n, struct twin_search_result *out, struct twin_error *err)
+{
+    struct tw_isolate *c = user;
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
+        if (rc != 0 || c->interrupted)
+            continue;
+        if (request[i].purpose == TWIN_FOR_VOTE) { /* single operations cannot be sent to another core yet: no vote is no evidence */
+            out[i] = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = request[i].reference};
+            continue;
+        }
+        rc = one(c, &request[i], &out[i], err);
+        c->interrupted |= tw_interrupted() || (rc == 0 && out[i].status == TWIN_NOT_ENDED);
+    }
+    return rc;
+}
