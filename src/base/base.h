@@ -42,6 +42,9 @@ char *tw_human_count(uint64_t n, char out[32]);               /* "41,220" */
 /* Makes bytes safe to print on a terminal and in JSON: invalid UTF-8 and control characters become \xNN. malloc'ed. */
 char *tw_printable(const char *s, size_t n);
 
+/* The nearest of some words, for "did you mean" (nearest.c); NULL when none is near. names: NULL-terminated. */
+const char *tw_nearest(const char *word, const char *const *names);
+
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);
 int64_t tw_realtime_ns(void);
