@@ -42,9 +42,9 @@ static int count_tick(void *user, const struct twin_progress *p)
 }
 
 /* Our trouble must not become the job's: it runs all the same, unwatched. Only before the job was ever started. */
-static int run_unwatched(char **argv, const struct twin_error *err)
+static int run_unwatched(char **argv, const char *how, const struct twin_error *err)
 {
-    tw_trouble(err, "cannot record, so the job runs unwatched");
+    tw_trouble(err, "cannot record, so the job runs %s", how);
     execvp(argv[0], argv);
     int code = errno == ENOENT ? 127 : 126;
     tw_say("cannot execute %s: %s", argv[0], strerror(errno));
@@ -73,10 +73,10 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
     };
 }
 
-int tw_record_failed(const struct tw_transparent *t, char **argv, const struct twin_error *err)
+int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how, const struct twin_error *err)
 {
     if (!t->started)
-        return run_unwatched(argv, err);
+        return run_unwatched(argv, how, err);
     int rc = tw_trouble(err, "the job ran, but its run folder is incomplete");
     return t->code >= 0 ? t->code : rc;
 }
@@ -102,7 +102,7 @@ static int run(int argc, char **argv)
         return tw_bad_use("record", "expected the job's command after --; write: twinrun record -- python train.py");
     struct twin_launch_options o = tw_record_launch(&a.record, job.items, &t);
     if (twin_launch(&o, &r, &err) != 0)
-        return tw_record_failed(&t, job.items, &err);
+        return tw_record_failed(&t, job.items, "unwatched", &err);
     if (r->outcome == TWIN_RUN_NOT_STARTED)
         tw_say("%s", r->message);
     if (!a.record.quiet)

@@ -34,8 +34,9 @@ struct tw_record_args {
 struct tw_transparent { bool started; int code; };
 struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv, struct tw_transparent *t);
 
-/* After a twin_launch that failed with err: runs the job unwatched when it was not started; returns the exit code. */
-int tw_record_failed(const struct tw_transparent *t, char **argv, const struct twin_error *err);
+/* After a twin_launch that failed with err: runs the job all the same when it was not started, and says
+ * how ("unwatched"). Returns the exit code. */
+int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how, const struct twin_error *err);
 /* The exit code that stands for the job's end. */
 int tw_record_exit(const struct twin_run *r);
 

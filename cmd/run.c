@@ -125,7 +125,7 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
         tw_buf_printf(&b, "; run in %s", r->dir);
     }
     char *line = tw_buf_steal(&b);
-    if (line)
+    if (line && *line)
         tw_say("%s", line);
     tw_free(line);
     twin_world_effects_free(e, w->world.count);
@@ -152,7 +152,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     struct twin_launch_options o = tw_record_launch(&a->record, argv, &t);
     apply(w, &o);
     if (twin_launch(&o, &r, &err) != 0)
-        return tw_record_failed(&t, argv, &err);
+        return tw_record_failed(&t, argv, "unwatched and unpinned", &err);
     if (r->outcome == TWIN_RUN_NOT_STARTED)
         tw_say("%s", r->message);
     else
