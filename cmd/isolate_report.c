@@ -109,7 +109,7 @@ static json_t *causes(const struct tw_isolate *c, const struct twin_search_repor
         const struct twin_factor *f = c->factor[x->candidate];
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
                                               "fix", f->fix, "necessary", arm(&x->necessary), "sufficient", arm(&x->sufficient), "p_value",
-                                              tw_json_number(x->p), "p_holm", tw_json_number(x->p_holm), "cost_ratio",
+                                              tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted), "cost_ratio",
                                               tw_json_number(cost_ratio(c)), "alternatives", ids(c, &x->alternatives)));
     }
     return list;
