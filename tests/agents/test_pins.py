@@ -170,7 +170,9 @@ def test_os_fork(job):
         assert len(set(found)) == 3
         print(found)
     """
-    assert job(text, "seed.python=pin").out == job(text, "seed.python=pin").out
+    first = job(text, "seed.python=pin")
+    assert first.out == job(text, "seed.python=pin").out
+    assert [role for _pid, _rank, role, _key, _text in first.factors] == ["", "child fork 1", "child fork 2"]
 
 
 def test_numpy(job, python):

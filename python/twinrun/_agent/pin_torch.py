@@ -220,9 +220,12 @@ def ddp_buckets(pin, module):
         cap = pin.choose(CAPS_MB)
         wrapper = module.DistributedDataParallel
         original = wrapper.__init__
+        place = original.__code__.co_varnames.index("bucket_cap_mb") - 1    # among the arguments after self
 
         def __init__(self, *args, **named):
-            if len(args) < 7:  # bucket_cap_mb is the seventh after self
+            if len(args) > place:
+                args = args[:place] + (cap,) + args[place + 1:]
+            elif not named.get("bucket_cap_mb_list"):
                 named["bucket_cap_mb"] = cap
             try:
                 original(self, *args, **named)

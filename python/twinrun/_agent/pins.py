@@ -12,6 +12,7 @@ from . import finder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 LINE_BYTES = 4000
+FORK = 1 << 32    # added to the number of a child that multiprocessing did not number
 
 # id -> (room, function, modules after whose import the function is called)
 PINS = {
@@ -167,7 +168,7 @@ def _role():
     role = core and core.S.worker
     if role:
         return role
-    return "child " + ".".join(map(str, _lineage)) if _lineage else ""
+    return "child " + ".".join("fork %d" % (n - FORK) if n > FORK else str(n) for n in _lineage) if _lineage else ""
 
 
 def _write(lines):
@@ -269,7 +270,7 @@ def _become(lineage):
 
 def _after_fork():
     """The child's streams are others than its parent's; what was in force still is."""
-    _become(_lineage + ((1 << 32) + _forks,))
+    _become(_lineage + (FORK + _forks,))
     for pin in pins.values():
         pin.told.clear()
         pin.told.update(pin.effects)
