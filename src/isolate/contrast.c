@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pinned world: with every pin on, one change is a controlled experiment against a cached reference. */
+#include "search.h"
+#include <math.h>
+#include <string.h>
+
+/* Row: the factor's layer; column: the layer in which runs first part. 9 where it acts itself, 0 where that takes a miracle (a
+ * batch that differs was not made by cuDNN). Only the order in which candidates are tried hangs on it, never a verdict. */
+double tw_suspicion(const struct twin_candidate *c, int seen_layer)
+{
+    static const char table[TWIN_SEARCH_LAYERS][TWIN_SEARCH_LAYERS + 1] = {
+        /*               drifbcocehsa */
+        /* data */        "913100010013",
+        /* rng */         "595410110002",
+        /* init */        "009300100001",
+        /* forward */     "101950100002",
+        /* backward */    "000391100001",
+        /* collective */  "001129100011",
+        /* optimizer */   "000000910001",
+        /* checkpoint */  "333211391003",
+        /* environment */ "434322229124",
+        /* hardware */    "101332212911",
+        /* schedule */    "431455311193",
+        /* artifact */    "101000030009",
+    };
+    const char *seen = twin_search_layer_name(seen_layer), *word = c->shows;
+    int own = twin_search_layer(c->layer), digit = table[own][seen_layer] - '0';
+    for (size_t length = strlen(seen); word && (word = strstr(word, seen)) != NULL; word += length)
+        if ((word == c->shows || word[-1] == ' ') && (word[length] == '\0' || word[length] == ' '))
+            return digit > 5 ? digit : 5;
+    return digit && !c->shows ? digit : .02;
+}
+
+uint64_t tw_clean_needed(const struct tw_arm *arm, double miss)
+{
+    double rate = ((double)arm->parted + .5) / ((double)arm->compared + 1); /* Jeffreys: neither 0 nor 1 */
+    uint64_t n = (uint64_t)ceil(log(miss) / log1p(-rate));
+    return n ? n : 1;
+}
+
+/* Does the job end well with these pins and all else natural? */
+static int ends_well(struct tw_search *s, const struct twin_search_set *pins, bool *well, struct twin_error *err)
+{
+    *well = false;
+    for (unsigned attempt = 0; attempt < (s->natural_failed ? 3 : 1) && !*well; attempt++) {
+        size_t done;
+        tw_world_natural(s, pins, s->setting);
+        int rc = tw_runs(s, TWIN_FOR_PIN_FAILS, 1, 0, 0, &done, err);
+        if (rc)
+            return rc;
+        *well = s->result[0].status == TWIN_ENDED_WELL;
+    }
+    return 0;
+}
+
+/* The natural world ends well, all pins together do not: finds the pin with which it stops to, by bisection, and drops it. */
+static int drop_failing_pin(struct tw_search *s, struct twin_error *err)
+{
+    size_t pin[TWIN_SEARCH_FACTORS], n = 0, well = 0;
+    for (size_t i = 0; i < s->plan->candidates; i++)
+        if (s->candidate[i].can_pin && !twin_search_has(&s->report->dropped, i))
+            pin[n++] = i;
+    size_t fails = n;
+    while (fails - well > 1) {
+        size_t middle = (well + fails) / 2;
+        struct twin_search_set pins = {{0}};
+        for (size_t i = 0; i < middle; i++)
+            tw_set_add(&pins, pin[i]);
+        bool ok;
+        int rc = ends_well(s, &pins, &ok, err);
+        if (rc)
+            return rc;
+        if (ok)
+            well = middle;
+        else
+            fails = middle;
+    }
+    if (fails == 0)
+        return TW_WORLD_FAILS;
+    tw_set_add(&s->report->dropped, pin[fails - 1]);
+    return 0;
+}
+
+static const struct tw_reference *known_reference(const struct tw_search *s, const struct twin_search_set *freed)
+{
+    for (size_t i = 0; i < s->reference_count; i++)
+        if (tw_set_equal(&s->reference[i].freed, freed))
+            return &s->reference[i];
+    return NULL;
+}
+
+static int remember(struct tw_search *s, const struct twin_search_set *freed, uint64_t handle, struct twin_error *err)
+{
+    struct tw_reference *grown = tw_reallocarray(s->reference, s->reference_count + 1, sizeof *grown);
+    if (!grown)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu references", s->reference_count + 1);
+    s->reference = grown;
+    s->reference[s->reference_count++] = (struct tw_reference){*freed, handle};
+    return 0;
+}
+
+int tw_pinned_world(struct tw_search *s, struct twin_error *err)
+{
+    const struct twin_search_set none = {{0}};
+    for (;;) {
+        for (unsigned attempt = 0; attempt < (s->natural_failed ? 3 : 2); attempt++) {
+            size_t done;
+            tw_world_pinned(s, &none, s->setting);
+            int rc = tw_runs(s, TWIN_FOR_REFERENCE, 1, 0, 0, &done, err);
+            if (rc)
+                return rc;
+            if (s->result[0].status == TWIN_ENDED_WELL)
+                return remember(s, &none, s->result[0].handle, err);
+        }
+        int rc = drop_failing_pin(s, err);
+        if (rc)
+            return rc;
+    }
+}
+
+/* The row of the hypothesis table for this set, made when new. */
+static struct twin_search_test *row_of(struct tw_search *s, const struct twin_search_set *freed, struct twin_error *err)
+{
+    struct twin_search_report *r = s->report;
+    for (size_t i = 0; i < r->test_count; i++)
+        if (tw_set_equal(&r->test[i].freed, freed))
+            return &r->test[i];
+    struct twin_search_test *grown = tw_reallocarray(r->test, r->test_count + 1, sizeof *grown);
+    if (!grown) {
+        twin_error_set(err, TWIN_ENOMEM, "no memory for %zu contrasts", r->test_count + 1);
+        return NULL;
+    }
+    r->test = grown;
+    r->test[r->test_count] = (struct twin_search_test){.freed = *freed};
+    return &r->test[r->test_count++];
+}
+
+/* What the table says already. Freeing more never hides a divergence: what parts with fewer freed parts, and runs that agreed with
+ * more freed count as clean. */
+static bool already_parts(const struct tw_search *s, const struct twin_search_set *freed, uint64_t *clean)
+{
+    *clean = 0;
+    for (size_t i = 0; i < s->report->test_count; i++) {
+        const struct twin_search_test *t = &s->report->test[i];
+        if (t->parted && tw_set_within(&t->freed, freed))
+            return true;
+        if (!t->parted && tw_set_within(freed, &t->freed))
+            *clean += t->compared;
+    }
+    return false;
+}
+
+/* The run that contrasts with these are compared with. Factors that are freed, not set, may give other bits than their pins do and
+ * still be steady: their reference has them freed, too. It agreeing with W0 is a clean comparison in itself. */
+static int reference_for(struct tw_search *s, const struct twin_search_set *freed, uint64_t *handle, struct twin_error *err)
+{
+    struct twin_search_set unset = *freed;
+    for (size_t i = 0; i < s->plan->candidates; i++)
+        if (s->candidate[i].settable)
+            tw_set_remove(&unset, i);
+    const struct tw_reference *known = known_reference(s, &unset);
+    for (size_t i = 0; i < s->report->test_count && !known; i++) /* freed with others, they agreed with W0 */
+        if (s->report->test[i].steady && tw_set_within(&unset, &s->report->test[i].freed))
+            known = &s->reference[0];
+    for (unsigned attempt = 0; !known; attempt++) {
+        size_t done;
+        tw_world_pinned(s, &unset, s->setting);
+        int rc = tw_runs(s, TWIN_FOR_REFERENCE, 1, s->reference[0].handle, 0, &done, err);
+        if (rc)
+            return rc;
+        if (s->result[0].status != TWIN_ENDED_WELL && attempt < 2)
+            continue;
+        if (s->result[0].status != TWIN_ENDED_WELL)
+            return TW_WORLD_FAILS;
+        bool steady = !s->result[0].parted;
+        rc = remember(s, &unset, s->result[0].handle, err);
+        struct twin_search_test *row = rc || !steady ? NULL : row_of(s, &unset, err);
+        if (rc || (steady && !row))
+            return rc ? rc : TWIN_ENOMEM;
+        if (steady) {
+            row->compared++;
+            row->steady = true;
+        }
+        known = known_reference(s, &unset);
+    }
+    *handle = known->handle;
+    return 0;
+}
+
+int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64_t wanted, bool *parted, struct twin_error *err)
+{
+    uint64_t clean, handle = 0;
+    *parted = already_parts(s, freed, &clean);
+    for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+        s->report->tested.word[w] |= freed->word[w];
+    if (*parted || clean >= wanted)
+        return 0;
+    int rc = reference_for(s, freed, &handle, err);
+    struct twin_search_test *row = row_of(s, freed, err);
+    if (!row || (rc && rc != TW_WORLD_FAILS))
+        return row ? rc : TWIN_ENOMEM;
+    if (rc == TW_WORLD_FAILS) /* W0 ends well and this does not: freeing these matters */
+        row->parted = true;
+    already_parts(s, freed, &clean);
+    while (!row->parted && clean < wanted) {
+        size_t rows = tw_runs_at_once(s, wanted - clean), done;
+        for (size_t i = 0; i < rows; i++)
+            tw_world_pinned(s, freed, s->setting + i * s->plan->candidates);
+        rc = tw_runs(s, TWIN_FOR_CONTRAST, wanted - clean, handle, 0, &done, err);
+        if (rc)
+            return rc;
+        for (size_t i = 0; i < done; i++) {
+            row->compared++;
+            row->parted |= s->result[i].parted;
+        }
+        clean += done;
+    }
+    *parted = row->parted;
+    return 0;
+}
+
+/* Candidates that may be to blame for what parts in the arm, and how much they are suspected. */
+static size_t suspects(const struct tw_search *s, const struct tw_arm *arm, size_t *list, double *weight)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->plan->candidates; i++) {
+        const struct twin_candidate *c = &s->candidate[i];
+        if (!c->can_pin || twin_search_has(&s->report->dropped, i) || twin_search_has(&s->report->left_out, i) ||
+            twin_search_has(&arm->pinned, i))
+            continue;
+        double w = 0, seen = 0;
+        for (int layer = 0; layer < TWIN_SEARCH_LAYERS; layer++) {
+            w += (double)s->report->seen[layer] * tw_suspicion(c, layer);
+            seen += (double)s->report->seen[layer];
+        }
+        weight[n] = seen > 0 ? w / seen : 1;
+        list[n++] = i;
+    }
+    return n;
+}
+
+/* The most suspected first. Contrasts of settable factors need no reference of their own, so those come first when nearly alike. */
+static void sort(const struct tw_search *s, size_t *list, double *weight, size_t n)
+{
+    for (size_t k = 1; k < n; k++) {
+        size_t i = list[k], at = k;
+        double w = weight[k], urgency = s->candidate[i].settable ? 2 * w : w;
+        for (; at > 0 && (s->candidate[list[at - 1]].settable ? 2 : 1) * weight[at - 1] < urgency; at--) {
+            list[at] = list[at - 1];
+            weight[at] = weight[at - 1];
+        }
+        list[at] = i;
+        weight[at] = w;
+    }
+}
+
+static double sum(const double *weight, size_t n)
+{
+    double all = 0;
+    for (size_t i = 0; i < n; i++)
+        all += weight[i];
+    return all;
+}
+
+/* Where to cut [low, high) so that both sides weigh as much as can be; low < cut < high. */
+static size_t cut(const double *weight, size_t low, size_t high)
+{
+    double all = sum(weight + low, high - low), left = 0, closest = INFINITY;
+    size_t best = low + 1;
+    for (size_t i = low; i + 1 < high; i++) {
+        left += weight[i];
+        if (fabs(left - all / 2) < closest) {
+            closest = fabs(left - all / 2);
+            best = i + 1;
+        }
+    }
+    return best;
+}
+
+/* Keeps those of the list that are in the set. */
+static size_t keep(size_t *list, double *weight, size_t n, const struct twin_search_set *set)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (twin_search_has(set, list[i])) {
+            list[kept] = list[i];
+            weight[kept++] = weight[i];
+        }
+    return kept;
+}
+
+/* What earlier contrasts say of these candidates, each taken as the only cause. */
+static size_t learn(const struct tw_search *s, size_t *list, double *weight, size_t n, double rate)
+{
+    struct twin_search_set all = {{0}};
+    for (size_t i = 0; i < n; i++)
+        tw_set_add(&all, list[i]);
+    for (size_t t = 0; t < s->report->test_count; t++) {
+        const struct twin_search_test *row = &s->report->test[t];
+        if (row->parted && tw_set_within(&row->freed, &all) && tw_set_count(&row->freed) > 0) {
+            n = keep(list, weight, n, &row->freed);
+            all = row->freed;
+        }
+        for (size_t i = 0; i < n && !row->parted; i++)
+            if (twin_search_has(&row->freed, list[i]))
+                weight[i] *= pow(1 - rate, (double)row->compared);
+    }
+    return n;
+}
+
+/* One factor alone, by noisy bisection (a Z-channel: a divergence proves that the cause is among those freed, a clean comparison
+ * makes it less likely by 1 - rate). Gives up, *found empty, once it is likelier that no factor alone is the cause. */
+static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found, struct twin_error *err)
+{
+    size_t list[TWIN_SEARCH_FACTORS];
+    double weight[TWIN_SEARCH_FACTORS];
+    double rate = ((double)arm->parted + .5) / ((double)arm->compared + 1);
+    size_t n = suspects(s, arm, list, weight);
+    double several = 0.002 * sum(weight, n);
+    n = learn(s, list, weight, n, rate);
+    *found = (struct twin_search_set){{0}};
+    while (n > 0 && sum(weight, n) > several) {
+        sort(s, list, weight, n);
+        size_t part = n > 1 ? cut(weight, 0, n) : 1;
+        double inside = sum(weight, part), outside = sum(weight + part, n - part) + several;
+        struct twin_search_set freed = {{0}};
+        for (size_t i = 0; i < part; i++)
+            tw_set_add(&freed, list[i]);
+        /* Until the part has lost half of its odds: changing the set costs a reference when it has factors that are only freed. */
+        uint64_t known, more = 1;
+        while (inside * pow(1 - rate, (double)more) > .5 * (inside < outside ? inside : outside))
+            more++;
+        bool parted = already_parts(s, &freed, &known);
+        int rc = parted ? 0 : tw_contrast(s, &freed, known + more, &parted, err);
+        if (rc)
+            return rc;
+        if (parted) {
+            n = part;
+            several = 0.002 * inside;
+            if (n == 1) {
+                *found = freed;
+                return 0;
+            }
+        }
+        for (size_t i = 0; i < part && !parted; i++)
+            weight[i] *= pow(1 - rate, (double)more);
+    }
+    return 0;
+}
+
+/* Grows a set that parts: the last element of the shortest list that parts together with the set so far belongs to it; what lies
+ * behind it does not. *found stays empty when even the whole list does not part. */
+static int minimal(struct tw_search *s, const size_t *list, const double *weight, size_t n, uint64_t clean,
+                   struct twin_search_set *found, struct twin_error *err)
+{
+    struct twin_search_set set = {{0}};
+    *found = set;
+    for (size_t high = n; high > 0;) {
+        size_t low = 0;
+        while (high - low > 1) {
+            size_t middle = cut(weight, low, high);
+            struct twin_search_set prefix = set;
+            for (size_t i = 0; i < middle; i++)
+                tw_set_add(&prefix, list[i]);
+            bool parts;
+            int rc = tw_contrast(s, &prefix, clean, &parts, err);
+            if (rc)
+                return rc;
+            if (parts)
+                high = middle;
+            else
+                low = middle;
+        }
+        tw_set_add(&set, list[--high]);
+        bool enough;
+        int rc = tw_contrast(s, &set, clean, &enough, err);
+        if (rc)
+            return rc;
+        if (enough) {
+            *found = set;
+            return 0;
+        }
+    }
+    return 0;
+}
+
+/* Takes out what the set parts without: a clean contrast that was chance may have put it there. */
+static int without_bystanders(struct tw_search *s, struct twin_search_set *set, uint64_t clean, struct twin_error *err)
+{
+    for (size_t i = 0; i < s->plan->candidates && tw_set_count(set) > 1; i++) {
+        if (!twin_search_has(set, i))
+            continue;
+        struct twin_search_set less = *set;
+        tw_set_remove(&less, i);
+        bool parts;
+        int rc = tw_contrast(s, &less, clean, &parts, err);
+        if (rc)
+            return rc;
+        if (parts)
+            *set = less;
+    }
+    return 0;
+}
+
+int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found, struct twin_error *err)
+{
+    /* Chance of taking a contrast that parts for clean: cheap at first, since a wrong turn ends in a set that does not part. */
+    static const double miss[] = {.02,.003};
+    size_t list[TWIN_SEARCH_FACTORS];
+    double weight[TWIN_SEARCH_FACTORS];
+    const struct tw_arm seen = *arm; /* arms may move */
+    int alone = single(s, &seen, found, err);
+    if (alone || tw_set_count(found) > 0)
+        return alone;
+    size_t n = suspects(s, &seen, list, weight);
+    sort(s, list, weight, n);
+    for (size_t level = 0; level < sizeof miss / sizeof *miss && n > 0; level++) {
+        uint64_t clean = tw_clean_needed(&seen, miss[level]);
+        int rc = minimal(s, list, weight, n, clean, found, err);
+        if (rc)
+            return rc;
+        if (tw_set_count(found) > 0)
+            return without_bystanders(s, found, clean, err);
+    }
+    return 0;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Worlds, runs in them, and the log that makes a search repeatable. */
+#include "search.h"
+#include <string.h>
+
+bool twin_search_has(const struct twin_search_set *set, size_t i)
+{
+    return set->word[i / 64] >> i % 64 & 1;
+}
+
+void tw_set_add(struct twin_search_set *set, size_t i)
+{
+    set->word[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+void tw_set_remove(struct twin_search_set *set, size_t i)
+{
+    set->word[i / 64] &= ~(UINT64_C(1) << i % 64);
+}
+
+bool tw_set_within(const struct twin_search_set *inner, const struct twin_search_set *outer)
+{
+    for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+        if (inner->word[w] & ~outer->word[w])
+            return false;
+    return true;
+}
+
+bool tw_set_equal(const struct twin_search_set *a, const struct twin_search_set *b)
+{
+    return tw_set_within(a, b) && tw_set_within(b, a);
+}
+
+size_t tw_set_count(const struct twin_search_set *set)
+{
+    size_t n = 0;
+    for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+        n += (size_t)__builtin_popcountll(set->word[w]);
+    return n;
+}
+
+static bool usable(const struct tw_search *s, size_t i)
+{
+    return s->candidate[i].can_pin && !twin_search_has(&s->report->dropped, i);
+}
+
+void tw_world_natural(struct tw_search *s, const struct twin_search_set *pinned, struct twin_search_setting *row)
+{
+    for (size_t i = 0; i < s->plan->candidates; i++)
+        row[i] = (struct twin_search_setting){twin_search_has(pinned, i) ? TWIN_PIN : TWIN_FREE, 0};
+}
+
+void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed, struct twin_search_setting *row)
+{
+    const struct tw_arm *natural = &s->arm[0];
+    bool shake = s->plan->vary && natural->parted * 2 < natural->compared;
+    for (size_t i = 0; i < s->plan->candidates; i++) {
+        const struct twin_candidate *c = &s->candidate[i];
+        row[i] = (struct twin_search_setting){TWIN_FREE, 0};
+        if (!usable(s, i))
+            continue;
+        if (!twin_search_has(freed, i))
+            row[i].mode = TWIN_PIN;
+        else if (c->settable)
+            row[i] = (struct twin_search_setting){TWIN_PIN, ++s->value};
+        else if (shake && c->can_vary)
+            row[i] = (struct twin_search_setting){TWIN_VARY, ++s->value};
+    }
+}
+
+int twin_search_log_add(struct twin_search_log *log, const struct twin_search_entry *entry, struct twin_error *err)
+{
+    if (log->count == log->room) {
+        size_t room = log->room ? 2 * log->room : 32;
+        struct twin_search_entry *grown = tw_reallocarray(log->entry, room, sizeof *grown);
+        if (!grown)
+            return twin_error_set(err, TWIN_ENOMEM, "no memory for the log of %zu runs", room);
+        log->entry = grown;
+        log->room = room;
+    }
+    log->entry[log->count++] = *entry;
+    return 0;
+}
+
+void twin_search_log_free(struct twin_search_log *log)
+{
+    tw_free(log->entry);
+    *log = (struct twin_search_log){0};
+}
+
+/* The entry of a run. Runs of one batch may be logged in any order, so it lies close to its number. */
+static const struct twin_search_entry *logged(const struct twin_search_log *log, uint32_t number)
+{
+    for (size_t i = 0, start = number < log->count ? number : log->count; i < log->count; i++) {
+        const struct twin_search_entry *e = &log->entry[(start + 2 * log->count - i - 1) % log->count];
+        if (e->number == number)
+            return e;
+    }
+    return NULL;
+}
+
+/* Digest of a request, so that a log of another search is recognised. Settings are hashed field by field: they have padding. */
+static uint64_t digest(const struct tw_search *s, const struct twin_search_request *r)
+{
+    uint64_t h = tw_mix64(r->purpose + 1) ^ tw_mix64(r->reference + 3) ^ tw_mix64(r->other + 7);
+    for (size_t i = 0; i < s->plan->candidates; i++) {
+        struct tw_hash128 id = tw_hash_bytes(s->candidate[i].id, strlen(s->candidate[i].id), h);
+        h = tw_mix64(id.a ^ tw_mix64(r->setting[i].value * 4 + (uint64_t)r->setting[i].mode));
+    }
+    return h;
+}
+
+size_t tw_runs_at_once(const struct tw_search *s, size_t n)
+{
+    size_t left = s->plan->max_runs - s->report->runs;
+    if (s->plan->max_seconds > 0 && s->report->seconds >= s->plan->max_seconds)
+        left = 0;
+    n = n < s->plan->parallel ? n : s->plan->parallel;
+    return n < left ? n : left;
+}
+
+/* Takes over what is logged, asks for the rest in one call, logs it. */
+static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin_error *err)
+{
+    size_t missing[64], asked = 0;
+    struct twin_search_request ask[64];
+    struct twin_search_result answer[64];
+    for (size_t i = 0; i < n; i++) {
+        const struct twin_search_entry *e = logged(s->log, s->request[i].number);
+        if (e && e->world != digest(s, &s->request[i]))
+            return twin_error_set(err, TWIN_EFORMAT, "the log's run %u was made in another world than this search asks for: it "
+                                  "belongs to other candidates or another plan. Start afresh, or repeat the first command", e->number);
+        if (e) {
+            s->result[i] = e->result;
+            continue;
+        }
+        ask[asked] = s->request[i];
+        answer[asked] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
+        missing[asked++] = i;
+    }
+    int rc = asked ? s->run(s->user, ask, asked, answer, err) : 0;
+    for (size_t i = 0; i < asked; i++) {
+        if (answer[i].status == TWIN_NOT_ENDED) {
+            *interrupted = true;
+            continue;
+        }
+        struct twin_search_entry e = {ask[i].number, ask[i].purpose, digest(s, &ask[i]), answer[i]};
+        int kept = answer[i].handle == 0 && answer[i].status == TWIN_ENDED_WELL
+                       ? twin_error_set(err, TWIN_EINVAL, "run %u came back without a handle", e.number)
+                       : twin_search_log_add(s->log, &e, err);
+        if (!kept && s->saved)
+            kept = s->saved(s->user, &e, err);
+        rc = rc ? rc : kept;
+        s->result[missing[i]] = answer[i];
+    }
+    return rc;
+}
+
+int tw_runs(struct tw_search *s, enum twin_search_purpose purpose, size_t n, uint64_t reference, uint64_t other, size_t *done,
+            struct twin_error *err)
+{
+    *done = 0;
+    n = tw_runs_at_once(s, n);
+    if (n == 0)
+        return TW_BUDGET;
+    for (size_t i = 0; i < n; i++)
+        s->request[i] = (struct twin_search_request){
+            .number = s->report->runs + (uint32_t)i + 1, .purpose = purpose, .setting = s->setting + i * s->plan->candidates,
+            .reference = reference, .other = other,
+            .may_cut = reference && (purpose == TWIN_FOR_BASELINE || purpose == TWIN_FOR_CONTRAST || purpose == TWIN_FOR_CONFIRM)};
+    bool interrupted = false;
+    int rc = perform(s, n, &interrupted, err);
+    if (rc)
+        return rc;
+    if (interrupted)
+        return TWIN_EINTR;
+    double longest = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct twin_search_result *r = &s->result[i];
+        longest = r->seconds > longest ? r->seconds : longest;
+        if (r->status != TWIN_ENDED_WELL && reference)
+            r->parted = true; /* the reference ended well */
+        if (r->parted && reference && purpose != TWIN_FOR_REFERENCE && r->handle) {
+            s->parted_a = reference;
+            s->parted_b = r->handle;
+        }
+    }
+    s->report->runs += (uint32_t)n;
+    s->report->seconds += longest;
+    *done = n;
+    return 0;
+}

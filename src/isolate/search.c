@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drives the search: baseline, pinned world, find, confirm, until the set is sufficient or an honest end is reached. */
+#include "search.h"
+#include <math.h>
+
+/* With every pin on, do runs part? Stops at the first that does. */
+static int screen(struct tw_search *s, uint64_t clean, bool *parted, struct twin_error *err)
+{
+    const struct twin_search_set none = {{0}};
+    return tw_contrast(s, &none, clean, parted, err);
+}
+
+static bool any_clean_contrast(const struct tw_search *s)
+{
+    for (size_t i = 0; i < s->report->test_count; i++)
+        if (!s->report->test[i].parted && s->report->test[i].compared > 0)
+            return true;
+    return false;
+}
+
+/* Of pins that do the same, the cheapest known; else the one most suspected, which is how the table is ordered when costs are not. */
+static size_t choose(const struct tw_search *s, const struct twin_search_set *found)
+{
+    size_t best = SIZE_MAX;
+    double best_suspicion = 0;
+    for (size_t i = 0; i < s->plan->candidates; i++) {
+        const struct twin_candidate *c = &s->candidate[i];
+        if (!twin_search_has(found, i))
+            continue;
+        double suspicion = 0;
+        for (int layer = 0; layer < TWIN_SEARCH_LAYERS; layer++)
+            suspicion += (double)s->report->seen[layer] * tw_suspicion(c, layer);
+        bool cheaper = best < SIZE_MAX && c->cost < s->candidate[best].cost;
+        bool alike = best < SIZE_MAX && !(s->candidate[best].cost < c->cost);
+        if (best == SIZE_MAX || cheaper || (alike && suspicion > best_suspicion)) {
+            best = i;
+            best_suspicion = suspicion;
+        }
+    }
+    return best;
+}
+
+/* Runs part with every pin on. Asks for a vote on the last pair that did. */
+static int outside(struct tw_search *s, struct twin_error *err)
+{
+    size_t done;
+    const struct twin_search_set none = {{0}};
+    s->report->outcome = TWIN_SEARCH_OUTSIDE;
+    tw_world_pinned(s, &none, s->setting);
+    int rc = tw_runs(s, TWIN_FOR_VOTE, 1, s->parted_a, s->parted_b, &done, err);
+    if (rc == TW_BUDGET)
+        return 0;
+    if (rc)
+        return rc;
+    s->report->vote = s->result[0].vote;
+    if (s->report->vote == TWIN_VOTE_HARDWARE)
+        s->report->outcome = TWIN_SEARCH_HARDWARE;
+    return 0;
+}
+
+/* Alternatives of the chosen pins are kept beside the set, by candidate. */
+struct chosen { struct twin_search_set pins, alternatives[TWIN_SEARCH_FACTORS]; };
+
+/* Nothing brings the divergence back that the chosen pins leave. */
+static int nothing_found(struct tw_search *s, const struct tw_arm *arm, struct twin_error *err)
+{
+    bool parted;
+    int rc = screen(s, tw_clean_needed(arm, s->plan->beta), &parted, err);
+    if (rc)
+        return rc;
+    if (parted)
+        return outside(s, err);
+    s->report->outcome = TWIN_SEARCH_UNEXPLAINED;
+    return 0;
+}
+
+/* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the set is sufficient now. */
+static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, struct twin_error *err)
+{
+    struct twin_search_set found;
+    bool parted;
+    const struct tw_arm *left = tw_arm(s, &c->pins, err);
+    if (!left)
+        return TWIN_ENOMEM;
+    struct tw_arm arm = *left;
+    *over = true;
+    int rc = tw_find(s, &arm, &found, err);
+    if (rc)
+        return rc;
+    if (tw_set_count(&found) == 0)
+        return nothing_found(s, &arm, err);
+    /* A contrast that was clean has shown the pinned world clean as well. When there was none, or when the first pin did not stop
+     * the divergence, that has to be looked at: else everything that is tried seems to be a cause. */
+    if (!any_clean_contrast(s) || tw_set_count(&c->pins) > 0) {
+        rc = screen(s, tw_clean_needed(&arm, .15), &parted, err);
+        if (rc || parted)
+            return rc ? rc : outside(s, err);
+    }
+    size_t pin = choose(s, &found);
+    tw_set_add(&c->pins, pin);
+    tw_set_add(&s->report->suspects, pin);
+    c->alternatives[pin] = found;
+    tw_set_remove(&c->alternatives[pin], pin);
+    enum tw_confirmed answer;
+    rc = tw_confirm(s, &c->pins, &answer, err);
+    if (rc)
+        return rc;
+    if (answer == TW_SUFFICIENT) {
+        for (size_t i = 0; i < s->report->cause_count; i++)
+            s->report->cause[i].alternatives = c->alternatives[s->report->cause[i].candidate];
+        s->report->outcome = TWIN_SEARCH_ISOLATED;
+        return 0;
+    }
+    if (answer == TW_SET_FAILS) { /* the job needs this one free when the rest is natural */
+        tw_set_remove(&c->pins, pin);
+        tw_set_remove(&s->report->suspects, pin);
+        tw_set_add(&s->report->dropped, pin);
+    }
+    *over = false;
+    return 0;
+}
+
+/* A rough count of what is still missing, from what was seen of the rate: a search over all candidates and a confirmation. */
+static uint32_t runs_needed(const struct tw_search *s, bool searched)
+{
+    const struct tw_arm *natural = &s->arm[0];
+    const struct twin_search_plan *plan = s->plan;
+    double rate = ((double)natural->parted + .5) / ((double)natural->compared + 1), need = s->report->runs;
+    if (natural->parted == 0)
+        return plan->baseline_clean + 1;
+    struct tw_arm then = *natural;
+    if (natural->parted < plan->baseline_parts) {
+        double more = ceil((plan->baseline_parts - (double)natural->parted) / rate);
+        need += more;
+        then.compared += (uint64_t)more;
+        then.parted = plan->baseline_parts;
+    }
+    if (!searched)
+        need += ceil(log2((double)plan->candidates + 1)) * (double)tw_clean_needed(natural, .15);
+    need += (double)tw_confirm_cost(s, &then);
+    return need < (double)UINT32_MAX ? (uint32_t)need : UINT32_MAX;
+}
+
+static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
+{
+    int rc = tw_baseline(s, err);
+    if (rc == TW_WORLD_FAILS) {
+        s->report->outcome = TWIN_SEARCH_JOB_FAILS;
+        return 0;
+    }
+    if (rc)
+        return rc;
+    if (s->arm[0].parted == 0) {
+        s->report->outcome = TWIN_SEARCH_NO_DIVERGENCE;
+        return 0;
+    }
+    rc = tw_pinned_world(s, err);
+    if (rc == TW_WORLD_FAILS) { /* it does not end well even without pins: then it fails by itself, most of the time */
+        s->report->outcome = TWIN_SEARCH_JOB_FAILS;
+        return 0;
+    }
+    for (bool over = false; !rc && !over;)
+        rc = round_of_search(s, c, &over, err);
+    return rc;
+}
+
+static void summarise(struct tw_search *s)
+{
+    struct twin_search_report *r = s->report;
+    for (size_t i = 0; i < r->test_count; i++)
+        if (tw_set_count(&r->test[i].freed) == 0) {
+            r->pinned = r->test[i].compared;
+            r->pinned_parted = r->test[i].parted; /* contrasts stop at the first */
+        }
+    const struct tw_arm *natural = &s->arm[0];
+    r->baseline = natural->compared;
+    r->parted = natural->parted;
+    r->baseline_steps = natural->steps;
+    r->rate = natural->compared ? (double)natural->parted / (double)natural->compared : NAN;
+    struct twin_interval rate = twin_stats_clopper_pearson(natural->parted, natural->compared, .95);
+    r->rate_low = rate.low;
+    r->rate_high = rate.high;
+    bool steps = natural->steps > 0 && natural->steps >= natural->parted;
+    r->hazard = steps ? (double)natural->parted / (double)natural->steps : NAN;
+    r->hazard_low = steps ? twin_stats_rate_lower(natural->parted, natural->steps, .95) : NAN;
+    if (r->outcome == TWIN_SEARCH_NO_DIVERGENCE)
+        r->bound = twin_stats_zero_bound(natural->compared, .95);
+    for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+        if (natural->compared == 0)
+            r->left_out.word[w] = 0;
+}
+
+/* What a search starts with: one row per run of a batch. */
+static int open_search(struct tw_search *s, struct twin_error *err)
+{
+    const struct twin_search_set none = {{0}};
+    s->report = tw_calloc(1, sizeof *s->report);
+    s->setting = tw_calloc((size_t)s->plan->parallel * s->plan->candidates + 1, sizeof *s->setting);
+    s->request = tw_calloc(s->plan->parallel, sizeof *s->request);
+    s->result = tw_calloc(s->plan->parallel, sizeof *s->result);
+    if (!s->report || !s->setting || !s->request || !s->result)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for a search over %zu candidates", s->plan->candidates);
+    s->report->bound = NAN;
+    s->report->unit_why = "not decided yet";
+    for (size_t i = 0; i < s->plan->candidates; i++)
+        tw_set_add(&s->report->left_out, i);
+    return tw_arm(s, &none, err) ? 0 : TWIN_ENOMEM;
+}
+
+int twin_search(const struct twin_candidate *candidate, const struct twin_search_plan *plan, twin_search_run *run,
+                twin_search_saved *saved, void *user, struct twin_search_log *log, struct twin_search_report **out,
+                struct twin_error *err)
+{
+    *out = NULL;
+    struct tw_search s = {.candidate = candidate, .plan = plan, .run = run, .saved = saved, .user = user};
+    s.log = log ? log : &s.own_log;
+    struct chosen *c = tw_calloc(1, sizeof *c);
+    int rc = c ? open_search(&s, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a search");
+    if (!rc)
+        rc = search(&s, c, err);
+    if (rc == TW_BUDGET) {
+        s.report->outcome = TWIN_SEARCH_NOT_ENOUGH;
+        s.report->need = runs_needed(&s, tw_set_count(&s.report->suspects) > 0);
+        if (s.report->need <= s.report->runs) /* unlucky so far: what is over the expectation cannot be foreseen */
+            s.report->need = s.report->runs + s.report->runs / 2;
+        rc = 0;
+    } else if (rc == TWIN_EINTR) {
+        s.report->outcome = TWIN_SEARCH_INTERRUPTED;
+        rc = 0;
+    }
+    if (!rc) {
+        summarise(&s);
+        *out = s.report;
+    } else {
+        twin_search_report_free(s.report);
+    }
+    tw_free(c);
+    tw_free(s.arm);
+    tw_free(s.reference);
+    tw_free(s.setting);
+    tw_free(s.request);
+    tw_free(s.result);
+    twin_search_log_free(&s.own_log);
+    return rc;
+}
+
+void twin_search_report_free(struct twin_search_report *r)
+{
+    if (!r)
+        return;
+    tw_free(r->cause);
+    tw_free(r->test);
+    tw_free(r);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a search decides by, fixed before the first run, and what it says in words. */
+#include "search.h"
+#include <math.h>
+#include <string.h>
+
+static const char *const layers[TWIN_SEARCH_LAYERS] = {"data", "rng", "init", "forward", "backward", "collective", "optimizer",
+                                                       "checkpoint", "environment", "hardware", "schedule", "artifact"};
+
+const char *twin_search_layer_name(int layer)
+{
+    return layer >= 0 && layer < TWIN_SEARCH_LAYERS ? layers[layer] : "unknown";
+}
+
+int twin_search_layer(const char *name)
+{
+    for (int i = 0; name && i < TWIN_SEARCH_LAYERS; i++)
+        if (!strcmp(layers[i], name))
+            return i;
+    return -1;
+}
+
+const char *twin_search_purpose_name(enum twin_search_purpose p)
+{
+    static const char *const names[] = {"baseline", "reference", "contrast", "confirm", "failing pin", "vote"};
+    return (size_t)p < sizeof names / sizeof *names ? names[p] : "unknown";
+}
+
+const char *twin_search_outcome_name(enum twin_search_outcome o)
+{
+    static const char *const names[] = {"isolated", "no divergence", "outside the pins", "hardware suspected", "not enough runs",
+                                        "unexplained", "interrupted", "the job fails"};
+    return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
+}
+
+static int check_candidates(const struct twin_candidate *candidate, size_t count, struct twin_error *err)
+{
+    if (count == 0 || count > TWIN_SEARCH_FACTORS)
+        return twin_error_set(err, TWIN_EINVAL, "a search takes 1 to %d candidate factors, found %zu", TWIN_SEARCH_FACTORS, count);
+    for (size_t i = 0; i < count; i++) {
+        if (!candidate[i].id || !*candidate[i].id)
+            return twin_error_set(err, TWIN_EINVAL, "candidate %zu has no id", i);
+        if (twin_search_layer(candidate[i].layer) < 0)
+            return twin_error_set(err, TWIN_EINVAL, "candidate %s: expected one of the twelve layers (data, rng, ... artifact), "
+                                  "found %s", candidate[i].id, candidate[i].layer ? candidate[i].layer : "none");
+        for (size_t j = 0; j < i; j++)
+            if (!strcmp(candidate[i].id, candidate[j].id))
+                return twin_error_set(err, TWIN_EINVAL, "candidate %s is listed twice", candidate[i].id);
+    }
+    return 0;
+}
+
+/* Clean comparisons that are significant at this level after `parts` natural ones that all parted. */
+static uint32_t all_against_none(uint64_t parts, double level)
+{
+    uint32_t n = 1;
+    while (twin_stats_fisher(parts, 0, 0, n, TWIN_GREATER) > level)
+        n++;
+    return n;
+}
+
+int twin_search_plan(const struct twin_candidate *candidate, size_t count, const struct twin_search_options *options,
+                     struct twin_search_plan *out, struct twin_error *err)
+{
+    static const struct twin_search_options none;
+    const struct twin_search_options *o = options ? options : &none;
+    int rc = check_candidates(candidate, count, err);
+    if (rc)
+        return rc;
+    double alpha = o->alpha == 0 ? .05 : o->alpha, beta = o->beta == 0 ? .05 : o->beta;
+    if (!(alpha >= 1e-6 && alpha < .5 && beta >= 1e-6 && beta < .5))
+        return twin_error_set(err, TWIN_EINVAL, "error rates must be from 1e-6 to below .5, found alpha = %g, beta = %g", alpha, beta);
+    if (!(o->max_seconds >= 0) || o->parallel > 64 || o->max_runs > 1000000)
+        return twin_error_set(err, TWIN_EINVAL, "expected a time limit of 0 or more, at most 64 runs at the same time and at most "
+                              "1,000,000 runs; found %g s, %u and %u", o->max_seconds, o->parallel, o->max_runs);
+    struct twin_search_plan p = {.alpha = alpha, .beta = beta, .p0 = .01, .p1 = .2, .baseline_parts = 3,
+        .max_runs = o->max_runs ? o->max_runs : 150, .max_seconds = o->max_seconds, .parallel = o->parallel ? o->parallel : 1,
+        .vary = !o->no_vary, .candidates = count};
+    for (size_t i = 0; i < count; i++)
+        p.can_pin += candidate[i].can_pin;
+    p.baseline_clean = (uint32_t)twin_stats_sprt_clean_needed((struct twin_sprt){p.p0, p.p1, alpha, beta});
+    uint32_t levels = (uint32_t)ceil(log2((double)count + 1));
+    p.verdicts = levels + 1;
+    uint32_t natural = p.baseline_parts + 1, pinned = 2; /* W0 and one contrast */
+    p.least_runs = natural + pinned + all_against_none(p.baseline_parts, .8 * alpha) + 1;
+    p.expected_runs = natural + pinned + levels + all_against_none(p.baseline_parts, .8 * alpha) + 1;
+    if (p.max_runs < p.least_runs)
+        return twin_error_set(err, TWIN_EINVAL, "a budget of %u runs is too small: no cause can be confirmed with fewer than %u (%u "
+                              "natural, %u in the pinned world, %u to confirm); about %u are needed when runs part nearly always, more "
+                              "when seldom. Give --max-runs %u or more", p.max_runs, p.least_runs, natural, pinned,
+                              p.least_runs - natural - pinned, p.expected_runs, p.expected_runs);
+    *out = p;
+    return 0;
+}
+
+char *twin_search_plan_text(const struct twin_search_plan *p)
+{
+    struct tw_buf b = {0};
+    tw_buf_printf(&b, "plan      %zu candidate factors, %zu with a pin; alpha %g, beta %g for the whole procedure\n", p->candidates,
+                  p->can_pin, p->alpha, p->beta);
+    tw_buf_printf(&b, "baseline  until %u divergences, or %u clean comparisons (rate %g against %g); one divergence rejects clean\n",
+                  p->baseline_parts, p->baseline_clean, p->p0, p->p1);
+    tw_buf_printf(&b, "contrast  every pin on, one set of factors changed at a time, most suspected first; %u verdicts planned\n",
+                  p->verdicts);
+    tw_buf_puts(&b, "confirm   fresh natural runs: the set pinned never parts, each member freed parts; exact test, one-sided;\n"
+                    "          the j-th set tested gets .8 * .2^(j - 1) of alpha; one divergence under the pins rejects the set\n"
+                    "unit      comparisons; steps where a replay shows the operation itself disagreeing\n");
+    tw_buf_printf(&b, "budget    at most %u runs, %u at a time", p->max_runs, p->parallel);
+    if (p->max_seconds > 0)
+        tw_buf_printf(&b, ", at most %g s", p->max_seconds);
+    tw_buf_printf(&b, "; about %u when runs part nearly always\n", p->expected_runs);
+    return tw_buf_steal(&b);
+}
+
+static void put_set(struct tw_buf *b, const struct twin_search_set *set, const struct twin_candidate *candidate)
+{
+    const char *comma = "";
+    for (size_t i = 0; i < TWIN_SEARCH_FACTORS; i++)
+        if (twin_search_has(set, i)) {
+            tw_buf_printf(b, "%s%s", comma, candidate[i].id);
+            comma = ", ";
+        }
+    if (!*comma)
+        tw_buf_puts(b, "nothing");
+}
+
+static void put_causes(struct tw_buf *b, const struct twin_search_report *r, const struct twin_candidate *candidate)
+{
+    const char *unit = r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps";
+    for (size_t i = 0; i < r->cause_count; i++) {
+        const struct twin_search_cause *c = &r->cause[i];
+        tw_buf_printf(b, "cause     %s (%s)\n", candidate[c->candidate].id, candidate[c->candidate].layer);
+        tw_buf_printf(b, "          free: %llu of %llu %s part; pinned: %llu of %llu; p = %.2g, %.2g for all that was tested\n",
+                      (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials, unit,
+                      (unsigned long long)c->sufficient.parted, (unsigned long long)c->sufficient.trials, c->p, c->p_adjusted);
+        if (tw_set_count(&c->alternatives) == 0)
+            continue;
+        tw_buf_puts(b, "          in the pinned world this did the same: ");
+        put_set(b, &c->alternatives, candidate);
+        tw_buf_puts(b, "\n");
+    }
+    if (r->cause_count)
+        tw_buf_printf(b, "unit      %s: %s\n", unit, r->unit_why);
+}
+
+/* What the caller should know of an end that is no verdict. */
+static void put_end(struct tw_buf *b, const struct twin_search_report *r)
+{
+    switch (r->outcome) {
+    case TWIN_SEARCH_OUTSIDE:
+    case TWIN_SEARCH_HARDWARE:
+        tw_buf_printf(b, "evidence  with every pin on, %llu of %llu comparisons part%s\n", (unsigned long long)r->pinned_parted,
+                      (unsigned long long)r->pinned,
+                      r->vote == TWIN_VOTE_HARDWARE ? "; the operation answers otherwise on one core or device"
+                      : r->vote == TWIN_VOTE_OPERATION ? "; the operation disagrees with itself on every core"
+                                                       : "; no replay could tell the operation from the hardware");
+        break;
+    case TWIN_SEARCH_NOT_ENOUGH: tw_buf_printf(b, "need      about %u runs in all; the same log goes on\n", r->need); break;
+    case TWIN_SEARCH_UNEXPLAINED:
+        tw_buf_puts(b, "evidence  the pinned world is clean, and changing every candidate there does not bring the divergence back\n");
+        break;
+    case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(b, "next      the same command again: no run is repeated\n"); break;
+    default: break;
+    }
+}
+
+char *twin_search_report_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
+{
+    struct tw_buf b = {0};
+    tw_buf_printf(&b, "outcome   %s, %u runs, %.1f s\n", twin_search_outcome_name(r->outcome), r->runs, r->seconds);
+    if (r->baseline) {
+        tw_buf_printf(&b, "baseline  %llu of %llu comparisons part (%.3g to %.3g)", (unsigned long long)r->parted,
+                      (unsigned long long)r->baseline, r->rate_low, r->rate_high);
+        if (r->hazard > 0)
+            tw_buf_printf(&b, ", hazard per step %.3g, at least %.3g", r->hazard, r->hazard_low);
+        tw_buf_puts(&b, "\n");
+    }
+    for (size_t i = 0; i < r->test_count; i++) {
+        tw_buf_printf(&b, "contrast  %s in %llu comparisons: ", r->test[i].parted ? "parted" : "clean",
+                      (unsigned long long)r->test[i].compared);
+        put_set(&b, &r->test[i].freed, candidate);
+        tw_buf_puts(&b, "\n");
+    }
+    put_causes(&b, r, candidate);
+    put_end(&b, r);
+    if (!isnan(r->bound))
+        tw_buf_printf(&b, "bound     a divergence in up to %.3g of comparisons cannot be excluded (95%%)\n", r->bound);
+    if (tw_set_count(&r->dropped)) {
+        tw_buf_puts(&b, "dropped   the job fails under the pin: ");
+        put_set(&b, &r->dropped, candidate);
+        tw_buf_puts(&b, "\n");
+    }
+    if (r->outcome != TWIN_SEARCH_ISOLATED && tw_set_count(&r->suspects)) {
+        tw_buf_puts(&b, "suspects  influence shown, not confirmed: ");
+        put_set(&b, &r->suspects, candidate);
+        tw_buf_puts(&b, "\n");
+    }
+    return tw_buf_steal(&b);
+}

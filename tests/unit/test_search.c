@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search for a cause against simulated jobs (search_world.c) whose cause is known. Prints what it measures. */
+#include "base.h"
+#include "search_world.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <twin/stats.h>
+
+static struct twin_search_plan plan_for(const struct twin_search_options *o)
+{
+    struct twin_search_plan plan;
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (twin_search_plan(sim_candidate, SIM_FACTORS, o, &plan, &err))
+        fail_msg("%s", err.message);
+    return plan;
+}
+
+static struct twin_search_report *search(struct sim *s, const struct twin_search_options *o)
+{
+    struct twin_search_plan plan = plan_for(o);
+    struct twin_search_report *r = NULL;
+    struct twin_error err = TWIN_ERROR_INIT;
+    int rc = twin_search(sim_candidate, &plan, sim_make_runs, NULL, s, NULL, &r, &err);
+    sim_close(s);
+    if (rc)
+        fail_msg("%s", err.message);
+    assert_false(s->repeated);
+    assert_int_equal(s->made, r->runs);
+    assert_true(r->runs <= plan.max_runs);
+    return r;
+}
+
+/* Does the verdict name the causes: one factor of each source, and nothing else? */
+static bool right(const struct sim *s, const struct twin_search_report *r)
+{
+    if (r->outcome != TWIN_SEARCH_ISOLATED || r->cause_count != (size_t)s->sources)
+        return false;
+    for (int n = 0; n < s->sources; n++) {
+        bool named = false;
+        for (size_t i = 0; i < r->cause_count; i++)
+            named |= (int)r->cause[i].candidate == s->source[n].factor[0] || (int)r->cause[i].candidate == s->source[n].factor[1];
+        if (!named)
+            return false;
+    }
+    return true;
+}
+
+struct tally { unsigned trials, right, wrong, outcome[8]; double runs; uint32_t most; };
+
+static void count(struct tally *t, const struct sim *s, const struct twin_search_report *r)
+{
+    t->trials++;
+    t->runs += r->runs;
+    t->most = r->runs > t->most ? r->runs : t->most;
+    t->outcome[r->outcome]++;
+    if (right(s, r))
+        t->right++;
+    else if (r->outcome == TWIN_SEARCH_ISOLATED)
+        t->wrong++;
+}
+
+static double show(const char *what, const struct tally *t)
+{
+    printf("%-44s %5u searches  %6.2f runs (most %3u)  right %6.2f%%  wrong %5.2f%%  ends:", what, t->trials, t->runs / t->trials, t->most,
+           100. * t->right / t->trials, 100. * t->wrong / t->trials);
+    for (int o = 1; o < 8; o++)
+        if (t->outcome[o])
+            printf(" %s %u", twin_search_outcome_name((enum twin_search_outcome)o), t->outcome[o]);
+    printf("\n");
+    return t->runs / t->trials;
+}
+
+/* Pins that change the bits steadily: all those that are no seeds, in half of the trials. */
+static uint64_t shifts(uint64_t *random)
+{
+    uint64_t mask = 0;
+    for (int f = 0; f < SIM_FACTORS; f++)
+        if (!sim_candidate[f].settable && sim_random(random) >> 63)
+            mask |= UINT64_C(1) << f;
+    return mask;
+}
+
+static struct tally campaign(unsigned trials, int sources, double rate, bool hazard, bool operation, bool classes, double noise,
+                             const struct twin_search_options *o)
+{
+    struct tally t = {0};
+    uint64_t random = 20261121;
+    for (unsigned k = 0; k < trials; k++) {
+        struct sim s = {.sources = sources, .noise = noise, .seed = sim_random(&random), .shift = shifts(&random)};
+        for (int n = 0; n < sources; n++) {
+            int f = (int)(sim_random(&random) % SIM_FACTORS);
+            while ((hazard && sim_candidate[f].unit == TWIN_UNIT_RUN) || (n && f == s.source[0].factor[0]))
+                f = (int)(sim_random(&random) % SIM_FACTORS);
+            s.source[n] = (struct sim_source){{f, -1}, rate, hazard, classes, operation, sim_layer(f, sim_random(&random))};
+        }
+        struct twin_search_report *r = search(&s, o);
+        count(&t, &s, r);
+        if (getenv("SEARCH_DEBUG") && !right(&s, r)) {
+            char *text = twin_search_report_text(r, sim_candidate);
+            printf("  truth %s %s\n%s\n", sources ? sim_candidate[s.source[0].factor[0]].id : "-", sources ? s.source[0].layer : "-", text);
+            tw_free(text);
+        }
+        twin_search_report_free(r);
+    }
+    return t;
+}
+
+
+/* The bars of the issue. Job-long searches of each kind, one factor of 20 to blame, drawn anew. */
+static void bars(void **state)
+{
+    (void)state;
+    struct tally one = campaign(200, 1, 1, false, false, false, 0, NULL), most = campaign(200, 1, .9, false, false, false, 0, NULL);
+    struct tally hazard = campaign(200, 1, .3, true, false, false, 0, NULL), shown = campaign(200, 1, .3, true, true, false, 0, NULL);
+    double mean = (show("cause in every comparison", &one) + show("in 9 of 10", &most) + show("hazard .3 per step", &hazard) +
+                   show("hazard .3 per step, operation replayed", &shown)) / 4;
+    printf("mean of these four: %.2f runs\n", mean);
+    assert_true(mean <= 15);
+    assert_true(one.wrong + most.wrong + hazard.wrong + shown.wrong <= 8); /* 1% of 800 */
+    assert_true(one.right + most.right + hazard.right + shown.right >= 792);
+}
+
+static void rare_cause(void **state)
+{
+    (void)state;
+    struct tally pairs = campaign(200, 1, .2, false, false, false, 0, NULL), half = campaign(100, 1, .5, false, false, false, 0, NULL);
+    struct tally classes = campaign(100, 1, .2, false, false, true, 0, NULL);
+    show("in 1 of 5", &pairs);
+    show("in 1 of 2", &half);
+    show("in 1 of 5, by classes of runs", &classes);
+    assert_true(pairs.right >= 170); /* 85% within the default budget of 150 runs */
+    assert_true(half.right >= 95);
+    assert_true(pairs.wrong + half.wrong + classes.wrong <= 20); /* 5% of 400 */
+}
+
+static void two_causes(void **state)
+{
+    (void)state;
+    struct tally both = campaign(100, 2, 1, false, false, false, 0, NULL), most = campaign(100, 2, .9, false, false, false, 0, NULL);
+    show("two causes, in every comparison", &both);
+    show("two causes, 9 of 10", &most);
+    assert_true(both.right >= 98 && most.right >= 95);
+    assert_true(both.wrong + most.wrong <= 2);
+}
+
+static void never_blamed(void **state)
+{
+    (void)state;
+    static const double noise[] = {0, .1, .2};
+    for (size_t i = 0; i < sizeof noise / sizeof *noise; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "clean, %g of comparisons part by chance", noise[i]);
+        struct tally t = campaign(1000, 0, 0, false, false, false, noise[i], NULL);
+        show(what, &t);
+        assert_true(t.wrong <= 50);
+        if (noise[i] == 0)
+            assert_int_equal(t.outcome[TWIN_SEARCH_NO_DIVERGENCE], 1000);
+    }
+}
+
+/* What the rule does when a pin changes nothing, in exact arithmetic: the baseline stops at its third divergence after n comparisons,
+ * and the pinned arm is clean for as long as the rule asks for. The chance of that, whatever the rate. */
+static double size_of_rule(double level, double rate)
+{
+    double sum = 0;
+    for (int n = 3; n < 400; n++) {
+        int clean = 1;
+        while (n == 3 ? 1.1 * pow(3. / (3 + clean), 3) * pow(clean / (3. + clean), clean) > level
+                      : twin_stats_fisher(3, (uint64_t)n - 3, 0, (uint64_t)clean, TWIN_GREATER) > level)
+            clean++;
+        sum += (n - 1) * (n - 2) / 2. * pow(rate, 3) * pow(1 - rate, n - 3 + clean);
+    }
+    return sum;
+}
+
+static void size(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (int j = 0; j < 3; j++)
+        for (int members = 1; members <= j + 1; members++)
+            for (int r = 1; r < 40; r++) {
+                double level = .05 * .8 * pow(.2, j) / members;
+                worst = fmax(worst, size_of_rule(level, r / 40.) / level);
+            }
+    printf("size of the rule: at most %.3f of its level\n", worst);
+    assert_true(worst <= 1);
+}
+
+static struct sim one_cause(const char *id, const char *layer)
+{
+    return (struct sim){.sources = 1, .seed = 5, .source = {{.factor = {sim_index(id), -1}, .rate = 1, .layer = layer}}};
+}
+
+static void names(const struct sim *s, const struct twin_search_report *r)
+{
+    if (!right(s, r)) {
+        char *text = twin_search_report_text(r, sim_candidate);
+        print_message("%s", text);
+        tw_free(text);
+        fail();
+    }
+}
+
+/* Redundant pins: either stops the divergence, so in the pinned world each hides the other. Needing two factors together looks alike. */
+static void together(void **state)
+{
+    (void)state;
+    static const char *const pair[][3] = {{"threads", "torch-deterministic", "backward"}, {"entropy", "seed.python", "rng"},
+                                          {"hash-seed", "executor-order", "data"}};
+    for (size_t i = 0; i < 3; i++)
+        for (uint64_t seed = 1; seed <= 30; seed++) {
+            struct sim s = one_cause(pair[i][0], pair[i][2]);
+            s.source[0].factor[1] = sim_index(pair[i][1]);
+            s.seed = seed;
+            struct twin_search_report *r = search(&s, NULL);
+            names(&s, r);
+            int other = (int)r->cause[0].candidate == s.source[0].factor[0] ? s.source[0].factor[1] : s.source[0].factor[0];
+            struct twin_search_set only = {{UINT64_C(1) << other}};
+            assert_memory_equal(&r->cause[0].alternatives, &only, sizeof only);
+            assert_true(r->cause[0].p_adjusted <= .05);
+            twin_search_report_free(r);
+        }
+}
+
+static void costs_decide(void **state)
+{
+    (void)state;
+    struct twin_candidate candidate[SIM_FACTORS];
+    memcpy(candidate, sim_candidate, sizeof candidate);
+    int cheap = sim_index("threads"), dear = sim_index("torch-deterministic");
+    for (int turn = 0; turn < 2; turn++) {
+        struct sim s = one_cause("threads", "backward");
+        s.source[0].factor[1] = dear;
+        candidate[cheap].cost = turn ? 1.9 : 1.1;
+        candidate[dear].cost = 1.5;
+        struct twin_search_plan plan = plan_for(NULL);
+        struct twin_search_report *r;
+        assert_int_equal(twin_search(candidate, &plan, sim_make_runs, NULL, &s, NULL, &r, NULL), 0);
+        assert_int_equal(r->outcome, TWIN_SEARCH_ISOLATED);
+        assert_int_equal(r->cause[0].candidate, turn ? dear : cheap);
+        twin_search_report_free(r);
+        sim_close(&s);
+    }
+}
+
+static void bad_pins(void **state)
+{
+    (void)state;
+    for (int f = 0; f < SIM_FACTORS; f++)
+        for (int stuck = 0; stuck < 2; stuck++) {
+            struct sim s = one_cause(f == sim_index("dir-order") ? "entropy" : "dir-order", "data");
+            *(stuck ? &s.sticks : &s.fails) = UINT64_C(1) << f;
+            struct twin_search_report *r = search(&s, NULL);
+            names(&s, r);
+            struct twin_search_set only = {{UINT64_C(1) << f}};
+            assert_memory_equal(&r->dropped, &only, sizeof only);
+            assert_true(r->runs < 25);
+            twin_search_report_free(r);
+        }
+    struct sim s = one_cause("threads", "backward"); /* two bad pins, one of them the cause's own: nothing can be pinned against it */
+    s.fails = UINT64_C(1) << s.source[0].factor[0] | UINT64_C(1) << sim_index("clock");
+    struct twin_search_report *r = search(&s, NULL);
+    assert_int_equal(r->outcome, TWIN_SEARCH_OUTSIDE);
+    assert_int_equal(r->dropped.word[0], s.fails);
+    twin_search_report_free(r);
+}
+
+static void honest_ends(void **state)
+{
+    (void)state;
+    struct sim clean = {.seed = 3};
+    struct twin_search_report *r = search(&clean, NULL);
+    assert_int_equal(r->outcome, TWIN_SEARCH_NO_DIVERGENCE);
+    assert_int_equal(r->runs, 15);
+    assert_true(fabs(r->bound - (1 - pow(.05, 1. / 14))) < 1e-12);
+    twin_search_report_free(r);
+    for (int vote = 0; vote < 3; vote++) {
+        struct sim s = {.sources = 1, .seed = 4, .vote = (enum twin_search_vote)vote, .source = {{{-1, -1}, 1, .layer = "forward"}}};
+        r = search(&s, NULL);
+        assert_int_equal(r->outcome, vote == TWIN_VOTE_HARDWARE ? TWIN_SEARCH_HARDWARE : TWIN_SEARCH_OUTSIDE);
+        assert_int_equal(r->vote, vote);
+        assert_true(r->pinned_parted > 0 && r->cause_count == 0);
+        twin_search_report_free(r);
+    }
+    struct sim fails = {.seed = 5, .fails_by_itself = 1};
+    r = search(&fails, NULL);
+    assert_int_equal(r->outcome, TWIN_SEARCH_JOB_FAILS);
+    assert_int_equal(r->runs, 3);
+    twin_search_report_free(r);
+    struct sim rare = one_cause("entropy", "rng");
+    rare.source[0].rate = .2;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        rare.seed = seed;
+        rare.made = 0;
+        r = search(&rare, &(struct twin_search_options){.max_runs = 30});
+        assert_true(r->outcome == TWIN_SEARCH_NO_DIVERGENCE || r->outcome == TWIN_SEARCH_NOT_ENOUGH || right(&rare, r));
+        if (r->outcome == TWIN_SEARCH_NOT_ENOUGH)
+            assert_true(r->need > 30);
+        twin_search_report_free(r);
+    }
+    rare.made = 0;
+    r = search(&rare, &(struct twin_search_options){.max_seconds = 7});
+    assert_int_equal(r->outcome, TWIN_SEARCH_NOT_ENOUGH);
+    assert_int_equal(r->runs, 7);
+    twin_search_report_free(r);
+}
+
+/* Factors that change the bits when set, but had the same value in all natural runs, are left out; and when a job does not record
+ * that, the natural world acquits them. */
+static void innocents(void **state)
+{
+    (void)state;
+    struct sim s = one_cause("entropy", "rng");
+    s.constant = UINT64_C(1) << sim_index("seed.python") | UINT64_C(1) << sim_index("seed.numpy") | UINT64_C(1) << sim_index("seed.torch");
+    struct twin_search_report *r = search(&s, NULL);
+    names(&s, r);
+    assert_int_equal(r->left_out.word[0], s.constant);
+    assert_false(twin_search_has(&r->tested, (size_t)sim_index("seed.python")));
+    twin_search_report_free(r);
+}
+
+static int keep(void *user, const struct twin_search_entry *e, struct twin_error *err)
+{
+    struct sim *s = user;
+    (void)err;
+    return twin_search_log_add(s->kept, e, NULL);
+}
+
+/* Cut after every run, and taken up again from what was persisted: the same verdict, no run made twice, none more than in one go. */
+static void interrupted(void **state)
+{
+    (void)state;
+    for (uint32_t parallel = 1; parallel <= 4; parallel += 3) {
+        struct twin_search_plan plan = plan_for(&(struct twin_search_options){.parallel = parallel});
+        struct sim whole = one_cause("threads", "backward");
+        whole.source[0].rate = .7;
+        whole.source[0].factor[1] = sim_index("torch-deterministic");
+        struct sim start = whole;
+        struct twin_search_report *r, *again;
+        assert_int_equal(twin_search(sim_candidate, &plan, sim_make_runs, NULL, &whole, NULL, &r, NULL), 0);
+        names(&whole, r);
+        assert_true((whole.largest_batch > 1) == (parallel > 1));
+        for (uint32_t at = 1; at < r->runs; at++) {
+            struct sim s = start;
+            struct twin_search_log kept = {0};
+            s.kept = &kept;
+            s.interrupt_after = at;
+            assert_int_equal(twin_search(sim_candidate, &plan, sim_make_runs, keep, &s, NULL, &again, NULL), 0);
+            assert_int_equal(again->outcome, TWIN_SEARCH_INTERRUPTED);
+            assert_int_equal(kept.count, at);
+            twin_search_report_free(again);
+            s.interrupt_after = 0;
+            assert_int_equal(twin_search(sim_candidate, &plan, sim_make_runs, NULL, &s, &kept, &again, NULL), 0);
+            assert_int_equal(again->outcome, r->outcome);
+            assert_int_equal(again->runs, r->runs);
+            assert_int_equal(s.made, r->runs);
+            assert_false(s.repeated);
+            char *a = twin_search_report_text(r, sim_candidate), *b = twin_search_report_text(again, sim_candidate);
+            assert_string_equal(a, b);
+            tw_free(a);
+            tw_free(b);
+            twin_search_report_free(again);
+            twin_search_log_free(&kept);
+            sim_close(&s);
+        }
+        twin_search_report_free(r);
+        sim_close(&whole);
+    }
+}
+
+static void foreign_log(void **state)
+{
+    (void)state;
+    struct sim s = one_cause("entropy", "rng");
+    struct twin_search_plan plan = plan_for(NULL);
+    struct twin_search_log log = {0};
+    struct twin_search_report *r;
+    struct twin_error err = TWIN_ERROR_INIT;
+    assert_int_equal(twin_search(sim_candidate, &plan, sim_make_runs, NULL, &s, &log, &r, NULL), 0);
+    twin_search_report_free(r);
+    struct twin_candidate other[SIM_FACTORS];
+    memcpy(other, sim_candidate, sizeof other);
+    other[3].id = "another";
+    assert_int_equal(twin_search(other, &plan, sim_make_runs, NULL, &s, &log, &r, &err), TWIN_EFORMAT);
+    assert_null(r);
+    assert_non_null(strstr(err.message, "run 1"));
+    twin_search_log_free(&log);
+    sim_close(&s);
+}
+
+static void refused(struct twin_candidate *c, size_t n, struct twin_search_options o, const char *says)
+{
+    struct twin_search_plan plan;
+    struct twin_error err = TWIN_ERROR_INIT;
+    assert_int_equal(twin_search_plan(c, n, &o, &plan, &err), TWIN_EINVAL);
+    if (!strstr(err.message, says))
+        fail_msg("expected \"%s\", found: %s", says, err.message);
+}
+
+static void bad_plans(void **state)
+{
+    (void)state;
+    struct twin_candidate c[SIM_FACTORS];
+    memcpy(c, sim_candidate, sizeof c);
+    struct twin_search_plan plan = plan_for(NULL);
+    char needed[64];
+    snprintf(needed, sizeof needed, "fewer than %u", plan.least_runs);
+    refused(c, SIM_FACTORS, (struct twin_search_options){.max_runs = 5}, needed);
+    refused(c, SIM_FACTORS, (struct twin_search_options){.max_runs = plan.least_runs - 1}, needed);
+    plan_for(&(struct twin_search_options){.max_runs = plan.least_runs});
+    refused(c, SIM_FACTORS, (struct twin_search_options){.alpha = .7}, "alpha = 0.7");
+    refused(c, SIM_FACTORS, (struct twin_search_options){.beta = NAN}, "beta = nan");
+    refused(c, SIM_FACTORS, (struct twin_search_options){.max_seconds = -1}, "-1 s");
+    refused(c, SIM_FACTORS, (struct twin_search_options){.parallel = 65}, "65");
+    refused(c, 0, (struct twin_search_options){0}, "found 0");
+    c[4].layer = "weather";
+    refused(c, SIM_FACTORS, (struct twin_search_options){0}, "weather");
+    c[4].layer = "data";
+    c[5].id = c[4].id;
+    refused(c, SIM_FACTORS, (struct twin_search_options){0}, "twice");
+    char *text = twin_search_plan_text(&plan);
+    assert_non_null(strstr(text, "at most 150 runs"));
+    assert_non_null(strstr(text, "14 clean comparisons"));
+    tw_free(text);
+}
+
+/* Every allocation fails once, and from there on: an error, never a verdict, and nothing is lost. */
+static void no_memory(void **state)
+{
+    (void)state;
+    struct twin_search_plan plan = plan_for(NULL);
+    for (int forever = 0; forever < 2; forever++)
+        for (uint64_t n = 1;; n++) {
+            struct sim s = one_cause("threads", "backward");
+            s.source[0].factor[1] = sim_index("torch-deterministic");
+            struct twin_search_report *r = NULL;
+            tw_alloc_fail_at(n, forever);
+            int rc = twin_search(sim_candidate, &plan, sim_make_runs, NULL, &s, NULL, &r, NULL);
+            char *text = r ? twin_search_report_text(r, sim_candidate) : NULL;
+            bool reached = rc || !text;
+            tw_alloc_fail_at(0, false);
+            sim_close(&s);
+            assert_true(rc == 0 || rc == TWIN_ENOMEM);
+            assert_true((rc == 0) == (r != NULL));
+            tw_free(text);
+            twin_search_report_free(r);
+            if (!reached) {
+                assert_true(n > 10);
+                break;
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bars),      cmocka_unit_test(rare_cause),  cmocka_unit_test(two_causes), cmocka_unit_test(never_blamed),
+        cmocka_unit_test(size),      cmocka_unit_test(together),    cmocka_unit_test(costs_decide), cmocka_unit_test(bad_pins),
+        cmocka_unit_test(innocents), cmocka_unit_test(honest_ends), cmocka_unit_test(interrupted), cmocka_unit_test(foreign_log),
+        cmocka_unit_test(bad_plans), cmocka_unit_test(no_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
