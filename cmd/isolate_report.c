@@ -40,7 +40,7 @@ static void print_first(const struct tw_isolate *c)
     if (!f)
         return;
     char *name = tw_printable(f->name, strlen(f->name)), *site = tw_printable(f->site, strcspn(f->site, "\n"));
-    printf("seen    step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer, name && *name ? name : f->text,
+    printf("seen      step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer, name && *name ? name : f->text,
            f->op[0] ? "   op " : "", f->op, site && *site ? "   at " : "", site ? site : "");
     tw_free(name);
     tw_free(site);
@@ -50,37 +50,37 @@ static void print_causes(const struct tw_isolate *c, const struct twin_search_re
 {
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
-        printf("fix     %s: %s\n", f->id, f->fix);
-        printf("pin     %s   (%s)\n", f->pin, f->how);
+        printf("fix       %s: %s\n", f->id, f->fix);
+        printf("pin       %s   (%s)\n", f->pin, f->how);
     }
     double cost = cost_ratio(c);
     if (r->cause_count && isfinite(cost))
-        printf("cost    a run under %s takes %.2f times as long\n", r->cause_count == 1 ? "this pin" : "these pins", cost);
+        printf("cost      a run under %s takes %.2f times as long\n", r->cause_count == 1 ? "this pin" : "these pins", cost);
 }
 
 static void print_pins(const struct tw_isolate *c)
 {
     for (size_t i = 0; i < c->count; i++)
         if (c->effect[i].effect == TWIN_EFFECT_FAILED)
-            printf("note    the pin of %s did not take effect: %s\n", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : "");
+            printf("note      the pin of %s did not take effect: %s\n", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : "");
     if (c->unseen)
-        printf("note    not everything was seen: %s\n", c->unseen);
+        printf("note      not everything was seen: %s\n", c->unseen);
 }
 
 static void print_next(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     char *job = tw_shell_quote(c->argv, 0);
     if (r->outcome == TWIN_SEARCH_ISOLATED) {
-        printf("next    twinrun run --pin ");
+        printf("next      twinrun run --pin ");
         for (size_t i = 0; i < r->cause_count; i++)
             printf("%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
         printf(" -- %s\n", job ? job : "COMMAND");
     } else if (r->outcome == TWIN_SEARCH_INTERRUPTED) {
-        printf("next    twinrun isolate --resume -- %s\n", job ? job : "COMMAND");
+        printf("next      twinrun isolate --resume -- %s\n", job ? job : "COMMAND");
     } else if (r->outcome == TWIN_SEARCH_NOT_ENOUGH && r->need) {
-        printf("next    twinrun isolate --max-runs %u -- %s\n", r->need, job ? job : "COMMAND");
+        printf("next      twinrun isolate --max-runs %u -- %s\n", r->need, job ? job : "COMMAND");
     } else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE) {
-        printf("next    twinrun check --all --runs 10 -- %s\n", job ? job : "COMMAND");
+        printf("next      twinrun check --all --runs 10 -- %s\n", job ? job : "COMMAND");
     }
     tw_free(job);
 }

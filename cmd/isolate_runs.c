@@ -129,7 +129,7 @@ static void title_of(const struct tw_isolate *c, const struct twin_search_reques
     size_t pinned = 0;
     for (size_t i = 0; i < c->count; i++)
         pinned += q->setting[i].mode == TWIN_PIN;
-    snprintf(title, 64, "run %u  %s, %zu pinned", q->number, twin_search_purpose_name(q->purpose), pinned);
+    snprintf(title, 64, "run %-3u %-9s %2zu pinned ", q->number, twin_search_purpose_name(q->purpose), pinned);
 }
 
 static int launch(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_world_plan *p,
@@ -165,11 +165,16 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, con
     int rc = twin_launch(&o, out, err);
     watch->title = NULL;
     tw_progress_clear();
-    if (rc == 0 && !c->args.quiet) {
-        char text[32];
-        tw_run_line(title, *out, watch->stopped_time ? "stood still" : watch->stopped_parted ? "parted" : tw_run_state(*out, text));
-    }
     return rc;
+}
+
+static void say_run(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_search_result *x)
+{
+    char title[64], text[32];
+    if (c->args.quiet)
+        return;
+    title_of(c, q, title);
+    tw_run_line(title, r, x->status == TWIN_ENDED_STUCK ? "stood still" : x->parted ? "parted" : tw_run_state(r, text));
 }
 
 static enum twin_search_status status_of(const struct twin_run *r, const struct tw_watch *w)
@@ -212,6 +217,8 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
             out->parted = true; /* its reference did end well */
             out->layer = twin_search_layer("environment");
         }
+        if (rc == 0)
+            say_run(c, q, r, out);
         if (rc == 0)
             rc = keep(c, r);
         if (rc != 0)

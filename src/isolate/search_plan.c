@@ -159,7 +159,6 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
     case TWIN_SEARCH_UNEXPLAINED:
         tw_buf_puts(b, "evidence  the pinned world is clean, and changing every candidate there does not bring the divergence back\n");
         break;
-    case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(b, "next      the same command again: no run is repeated\n"); break;
     default: break;
     }
 }

@@ -1,0 +1,14 @@
+# A seed from the system: the cause is named, with its pin; under that pin the job repeats itself.
+job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N2 -tu2 /dev/urandom | tr -d " ")"'
+twinrun isolate -q -- sh -c "$job" "$TRAINER" >said
+echo "exit $?"
+grep -E '^(cause|fix|pin|seen)' said
+twinrun isolate --json -q -- sh -c "$job" "$TRAINER" >said.json
+echo "exit $?"
+"$PYTHON" -c "
+import json
+r = json.load(open('said.json'))
+c, = r['causes']
+print(r['schema'], r['outcome'], c['factor'], c['layer'], c['necessary']['diverged'] == c['necessary']['trials'], c['sufficient']['diverged'], c['p_value'] <= r['alpha'], r['runs_used'] <= 20)"
+for i in 1 2; do twinrun run -q --pin entropy --label r -- sh -c "$job" "$TRAINER" 2>/dev/null; done
+twinrun diff last~1 last | grep -o '^SAME'
