@@ -22,44 +22,6 @@ const struct tw_command *tw_command_find(const char *name)
     return NULL;
 }
 
-/* ---- nearest word: edit distance with transpositions (optimal string alignment), three rows */
-
-static unsigned edit_distance(const char *a, const char *b)
-{
-    enum { CUT = 48 };
-    unsigned rows[3][CUT + 1];
-    size_t n = strnlen(a, CUT), m = strnlen(b, CUT);
-    for (size_t j = 0; j <= m; j++)
-        rows[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= n; i++) {
-        unsigned *cur = rows[i % 3], *prev = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-        cur[0] = (unsigned)i;
-        for (size_t j = 1; j <= m; j++) {
-            unsigned best = prev[j - 1] + (a[i - 1] != b[j - 1]);
-            best = prev[j] + 1 < best ? prev[j] + 1 : best;
-            best = cur[j - 1] + 1 < best ? cur[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best)
-                best = before[j - 2] + 1;
-            cur[j] = best;
-        }
-    }
-    return rows[n % 3][m];
-}
-
-const char *tw_nearest(const char *word, const char *const *names)
-{
-    const char *best = NULL;
-    unsigned slips = (unsigned)strlen(word) / 3, best_distance = slips ? slips : 1; /* one per three letters */
-    for (; *names; names++) {
-        unsigned d = strlen(word) >= 2 && tw_starts(*names, word) ? 1 : edit_distance(word, *names);
-        if (d <= best_distance && (!best || d < best_distance)) {
-            best = *names;
-            best_distance = d;
-        }
-    }
-    return best;
-}
-
 /* ---- values */
 
 static int parse_seconds(const char *s, uint64_t *out)

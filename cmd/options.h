@@ -70,7 +70,7 @@ struct tw_command {
 };
 
 extern const struct tw_command tw_command_check, tw_command_record, tw_command_diff, tw_command_zoom, tw_command_show,
-    tw_command_ls, tw_command_gc, tw_command_doctor;
+    tw_command_ls, tw_command_gc, tw_command_doctor, tw_command_run, tw_command_factors;
 
 /* All commands in the order of the help; ended by NULL. */
 extern const struct tw_command *const tw_commands[];
@@ -85,9 +85,6 @@ int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *ar
 
 /* The option every command has besides its table. */
 extern const struct tw_option tw_option_help;
-
-/* Nearest word, for "did you mean": NULL when none is near. names: NULL-terminated. */
-const char *tw_nearest(const char *word, const char *const *names);
 
 /* help.c */
 void tw_help_main(FILE *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun record: one watched run, as transparent as can be. */
-#include "options.h"
+#include "record.h"
 #include "runs.h"
 #include "say.h"
 
@@ -11,31 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-struct record_args {
-    const char *home, *label;
-    enum twin_level level;
-    uint64_t steps, sketch_every;
-    struct tw_window window;
-    bool lossless, fresh_dir, quiet;
-};
-
-#define FIELD(f) offsetof(struct record_args, f)
+struct record_options { struct tw_record_args record; };
 
 static const struct tw_option options[] = {
-    {"level", 'l', TW_OPT_LEVEL, "LEVEL", "tensors", "Recording",
-     "what is recorded: steps, tensors, modules or ops (every operation; slow)", FIELD(level)},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Recording", "end the job after N steps (exit code 0)", FIELD(steps), 1,
-     UINT32_MAX},
-    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Recording", "with --level ops: only in these steps",
-     FIELD(window)},
-    {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
-     "keep a sketch of each tensor every K steps, for distances; 10 unless given", FIELD(sketch_every), 1, UINT32_MAX},
-    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record",
-     FIELD(lossless)},
-    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in a scratch copy of the working folder", FIELD(fresh_dir)},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
-    {"label", 0, TW_OPT_STRING, "TEXT", NULL, "Output", "part of the run folder's name", FIELD(label)},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "do not name the run folder at the end", FIELD(quiet)},
+    TW_RECORD_OPTIONS(record_options, record),
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "do not name the run folder at the end", offsetof(struct record_options, record.quiet)},
     {NULL},
 };
 
@@ -53,6 +33,7 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
+/* Our trouble before the job was started is told from trouble afterwards. */
 static int count_tick(void *user, const struct twin_progress *p)
 {
     (void)p;
@@ -61,58 +42,72 @@ static int count_tick(void *user, const struct twin_progress *p)
 }
 
 /* Our trouble must not become the job's: it runs all the same, unwatched. Only before the job was ever started. */
-static int run_unwatched(char **argv, const struct twin_error *err)
+static int run_unwatched(char **argv, const char *how, const struct twin_error *err)
 {
-    tw_trouble(err, "cannot record, so the job runs unwatched");
+    tw_trouble(err, "cannot record, so the job runs %s", how);
     execvp(argv[0], argv);
     int code = errno == ENOENT ? 127 : 126;
     tw_say("cannot execute %s: %s", argv[0], strerror(errno));
     return code;
 }
 
+struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv, struct tw_transparent *t)
+{
+    t->code = -1;
+    return (struct twin_launch_options){
+        .argv = argv,
+        .home = a->home,
+        .label = a->label,
+        .level = a->level,
+        .agents = true,
+        .max_steps = (uint32_t)a->steps,
+        .window_first = a->window.given ? a->window.first : 0,
+        .window_last = a->window.given ? a->window.last : UINT32_MAX,
+        .sketch_every = (uint32_t)a->sketch_every,
+        .lossless = a->lossless,
+        .show_output = true,
+        .fresh_dir = a->fresh_dir,
+        .on_tick = count_tick,
+        .user = &t->started,
+        .exit_code = &t->code,
+    };
+}
+
+int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how, const struct twin_error *err)
+{
+    if (!t->started)
+        return run_unwatched(argv, how, err);
+    int rc = tw_trouble(err, "the job ran, but its run folder is incomplete");
+    return t->code >= 0 ? t->code : rc;
+}
+
+int tw_record_exit(const struct twin_run *r)
+{
+    bool ours = r->outcome == TWIN_RUN_STOPPED; /* ended by --steps, as asked */
+    bool killed_by_us = r->outcome == TWIN_RUN_INTERRUPTED && r->signal == SIGKILL; /* it did not end when asked to */
+    return ours ? 0 : killed_by_us ? TW_EXIT_INTERRUPTED : r->exit_code;
+}
+
 static int run(int argc, char **argv)
 {
-    struct record_args a = {0};
+    struct record_options a = {0};
     struct tw_operands job;
     struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_transparent t = {0};
     struct twin_run *r = NULL;
-    bool started = false;
-    int job_code = -1;
     int rc = tw_options_parse(&tw_command_record, argc, argv, &a, &job);
     if (rc >= 0)
         return rc;
     if (job.count == 0)
         return tw_bad_use("record", "expected the job's command after --; write: twinrun record -- python train.py");
-    struct twin_launch_options o = {
-        .argv = job.items,
-        .home = a.home,
-        .label = a.label,
-        .level = a.level,
-        .agents = true,
-        .max_steps = (uint32_t)a.steps,
-        .window_first = a.window.given ? a.window.first : 0,
-        .window_last = a.window.given ? a.window.last : UINT32_MAX,
-        .sketch_every = (uint32_t)a.sketch_every,
-        .lossless = a.lossless,
-        .show_output = true,
-        .fresh_dir = a.fresh_dir,
-        .on_tick = count_tick,
-        .user = &started,
-        .exit_code = &job_code,
-    };
-    if (twin_launch(&o, &r, &err) != 0) {
-        if (!started)
-            return run_unwatched(job.items, &err);
-        rc = tw_trouble(&err, "the job ran, but its run folder is incomplete");
-        return job_code >= 0 ? job_code : rc;
-    }
+    struct twin_launch_options o = tw_record_launch(&a.record, job.items, &t);
+    if (twin_launch(&o, &r, &err) != 0)
+        return tw_record_failed(&t, job.items, "unwatched", &err);
     if (r->outcome == TWIN_RUN_NOT_STARTED)
         tw_say("%s", r->message);
-    if (!a.quiet)
+    if (!a.record.quiet)
         tw_say("recorded in %s", r->dir);
-    bool ours = r->outcome == TWIN_RUN_STOPPED; /* ended by --steps, as asked */
-    bool killed_by_us = r->outcome == TWIN_RUN_INTERRUPTED && r->signal == SIGKILL; /* it did not end when asked to */
-    rc = ours ? 0 : killed_by_us ? TW_EXIT_INTERRUPTED : r->exit_code;
+    rc = tw_record_exit(r);
     twin_run_free(r);
     return rc;
 }

@@ -295,6 +295,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
             if (pthread_atfork(before_fork, parent_after_fork, child_after_fork) == 0) {
                 atomic_store_explicit(&tw_agent_state, TW_STATE_READY, memory_order_release);
                 tw_ending_resolve();
+                tw_held_report();
                 tw_factors_start();
                 tw_python_watch(argc, argv);
             }

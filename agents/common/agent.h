@@ -58,6 +58,12 @@ void tw_agent_flush(void);
 void tw_agent_close(void);
 /* Digest of bytes without recording them: to see whether a state changed. Returns a ^ rotl(b). */
 uint64_t tw_agent_quick_digest(const void *data, size_t bytes);
+/* Calls of PyTorch's alertNotDeterministic: 0 counted while recording, and handed over; 1 dropped; 2 counted and dropped. */
+void tw_agent_quiet_alerts(int how);
+/* What was counted so far, as "3 put_, 1 kthvalue"; cut at `bytes`. Returns its length. */
+size_t tw_agent_alerts(char *text, size_t bytes);
+/* The same of n regions at once: regions[2i] is an address, regions[2i + 1] a size in bytes, out[i] the digest. */
+void tw_agent_quick_digests(const uint64_t *regions, size_t n, uint64_t *out);
 
 #pragma GCC visibility pop
 

@@ -20,9 +20,11 @@
 
 struct entry {
     const char *what;
-    void *stack[DEPTH];
-    int depth;
-    enum tw_factor factor;
+    /* Atomic, since find() reads entries while another thread adds one; and because a ThreadSanitizer of the job, which sees our
+     * calls of memcpy and memcmp but not the order that `used` gives them, would report a race of ours as the job's. */
+    _Atomic(void *) stack[DEPTH];
+    _Atomic int depth;
+    _Atomic int factor;
     _Atomic uint64_t calls;
     char text[TEXT_BYTES];
 };
@@ -81,12 +83,20 @@ static int walk(void **stack)
     return depth;
 }
 
+static bool same_stack(const struct entry *e, void *const *stack, int depth)
+{
+    bool same = atomic_load_explicit(&e->depth, memory_order_relaxed) == depth;
+    for (int i = 0; same && i < depth; i++)
+        same = atomic_load_explicit(&e->stack[i], memory_order_relaxed) == stack[i];
+    return same;
+}
+
 static struct entry *find(enum tw_factor f, const char *what, void *const *stack, int depth)
 {
     int n = atomic_load_explicit(&used, memory_order_acquire);
     for (int i = 0; i < n; i++) {
         struct entry *e = &entries[i];
-        if (e->factor == f && e->depth == depth && strcmp(e->what, what) == 0 && memcmp(e->stack, stack, (size_t)depth * sizeof *stack) == 0)
+        if (atomic_load_explicit(&e->factor, memory_order_relaxed) == (int)f && e->what == what && same_stack(e, stack, depth))
             return e;
     }
     return NULL;
@@ -101,10 +111,11 @@ static struct entry *add(enum tw_factor f, const char *what, void *const *stack,
     int n = atomic_load_explicit(&used, memory_order_relaxed);
     if (!e && n < ENTRIES) {
         e = &entries[n];
-        e->factor = f;
         e->what = what;
-        e->depth = depth;
-        memcpy(e->stack, stack, (size_t)depth * sizeof *stack);
+        atomic_store_explicit(&e->factor, (int)f, memory_order_relaxed);
+        atomic_store_explicit(&e->depth, depth, memory_order_relaxed);
+        for (int i = 0; i < depth; i++)
+            atomic_store_explicit(&e->stack[i], stack[i], memory_order_relaxed);
         name_stack(e);
         atomic_store_explicit(&used, n + 1, memory_order_release);
     }
@@ -136,7 +147,7 @@ void tw_audit_report(tw_note_sink *sink, void *user)
     int n = atomic_load_explicit(&used, memory_order_acquire);
     for (int i = 0; i < n; i++) {
         char key[32], text[TEXT_BYTES + 32];
-        snprintf(key, sizeof key, "audit.%s", tw_factor_names[entries[i].factor]);
+        snprintf(key, sizeof key, "audit.%s", tw_factor_names[atomic_load(&entries[i].factor)]);
         snprintf(text, sizeof text, "%llux %s", (unsigned long long)atomic_load(&entries[i].calls), entries[i].text);
         sink(user, key, text);
     }

@@ -165,9 +165,27 @@ bool tw_factors_any(void)
     return false;
 }
 
+/* Said at the first use already: a process may be killed before its end (the workers of multiprocessing's Pool are). */
+static void say_first(enum tw_factor f)
+{
+    struct tw_guard g;
+    char key[32];
+    if (!tw_agent_config.run_dir[0] || !tw_guard_enter(&g))
+        return;
+    snprintf(key, sizeof key, "effect.%s", tw_factor_names[f]);
+    tw_folder_factor(key, tw_factors[f].text);
+    tw_guard_leave(&g);
+}
+
+void tw_factor_count(enum tw_factor f)
+{
+    if (__builtin_expect(atomic_fetch_add_explicit(&tw_factors[f].calls, 1, memory_order_relaxed) == 0, 0))
+        say_first(f);
+}
+
 bool tw_factor_take(enum tw_factor f, const char *what)
 {
-    atomic_fetch_add_explicit(&tw_factors[f].calls, 1, memory_order_relaxed);
+    tw_factor_count(f);
     if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) != TW_FACTOR_AUDIT)
         return true;
     struct tw_guard g;
@@ -184,7 +202,7 @@ static bool count_allocation(void)
 {
     if (tw_agent_inside)
         return false;
-    atomic_fetch_add_explicit(&tw_factors[TW_MALLOC].calls, 1, memory_order_relaxed);
+    tw_factor_count(TW_MALLOC);
     return true;
 }
 
@@ -222,12 +240,19 @@ void tw_factors_start(void)
     if (!tw_factors_any())
         return;
     bool hot = dlsym(RTLD_DEFAULT, "tw_hot_here") != NULL;
-    if (!hot && tw_factor_armed(TW_MALLOC)) {
-        tw_folder_fault("TWINRUN_FACTORS", "malloc is off: libtwinrun_hot.so is not preloaded");
+    /* AddressSanitizer fills by itself, and takes what the loader keeps for a leak of ours when we stand in between. */
+    const char *no_malloc = !hot ? "malloc is off: libtwinrun_hot.so is not preloaded"
+                            : dlsym(RTLD_DEFAULT, "__asan_region_is_poisoned") ? "malloc is off: this program's AddressSanitizer fills memory by itself" : NULL;
+    if (no_malloc && tw_factor_armed(TW_MALLOC)) {
+        tw_folder_fault("TWINRUN_FACTORS", no_malloc);
         atomic_store(&tw_factors[TW_MALLOC].mode, TW_FACTOR_OFF);
+        tw_hot_plan(); /* which that library has read: the plan is written anew */
     }
     if (!hot && tw_factor_armed(TW_SCHEDULE))
         tw_folder_fault("TWINRUN_FACTORS", "schedule acts at thread and process starts only: libtwinrun_hot.so is not preloaded");
+    for (int f = 0; f < TW_FACTORS; f++) /* used before there was a folder to write to */
+        if (atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed))
+            say_first((enum tw_factor)f);
     tw_stream_begin();
     tw_schedule_boundary(TW_AT_START);
 }

@@ -37,6 +37,7 @@ static inline bool tw_factor_armed(enum tw_factor f)
 /* For an armed factor: counts this use and, in audit mode, writes down who it was. True when the hook answers by itself (pin,
  * vary), false when the original does (audit). what: a literal. Keeps errno. */
 bool tw_factor_take(enum tw_factor f, const char *what);
+void tw_factor_count(enum tw_factor f); /* only counts */
 static inline bool tw_factor_varies(enum tw_factor f)
 {
     return atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_VARY;
@@ -80,7 +81,7 @@ char **tw_stream_environment(char *const envp[], char **copy, char entry[TW_STRE
 void tw_stream_take_back(void); /* that child was not made after all (exec failed) */
 
 /* ---- who consumed (audit.c) */
-void tw_audit_record(enum tw_factor f, const char *what);
+void tw_audit_record(enum tw_factor f, const char *what); /* what is told apart by its address */
 void tw_audit_forget(void);
 typedef void tw_note_sink(void *user, const char *key, const char *value);
 void tw_audit_report(tw_note_sink *sink, void *user);

@@ -56,6 +56,12 @@ uint64_t tw_agent_quick_digest(const void *data, size_t bytes)
     return d.a ^ (d.b << 32 | d.b >> 32);
 }
 
+void tw_agent_quick_digests(const uint64_t *regions, size_t n, uint64_t *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = tw_agent_quick_digest((const void *)(uintptr_t)regions[2 * i], (size_t)regions[2 * i + 1]);
+}
+
 /* Every entry below: turned away when off or re-entered, else `w` is the writer inside the guard `g`. */
 static struct twin_writer *enter(struct tw_guard *g)
 {

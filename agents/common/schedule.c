@@ -65,7 +65,7 @@ void tw_schedule_boundary(enum tw_boundary kind)
     struct diary *d = my_diary();
     uint64_t n = atomic_fetch_add_explicit(&d->boundaries, 1, memory_order_relaxed), w = tw_stream_word(TW_SCHEDULE);
     uint32_t one_in = n < DENSE ? habits[kind].one_in : habits[kind].rare_one_in;
-    atomic_fetch_add_explicit(&tw_factors[TW_SCHEDULE].calls, 1, memory_order_relaxed);
+    tw_factor_count(TW_SCHEDULE);
     if ((w & 0xFFFF) % one_in == 0) {
         /* Half of them only give the CPU away: short turns reorder as well as long ones. */
         uint64_t longest = (uint64_t)habits[kind].longest_us * 1000 * tw_factors[TW_SCHEDULE].extra;

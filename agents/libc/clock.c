@@ -5,7 +5,8 @@
  * run however the threads interleave. Between threads it is off by their readings, milliseconds as a rule.
  * The monotonic clocks are left alone. vary: another start and uneven steps, by the seed.
  */
-#include <errno.h>
+#include <dlfcn.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -47,10 +48,14 @@ static bool answered(const char *what)
     return tw_factor_armed(TW_CLOCK) && tw_factor_take(TW_CLOCK, what);
 }
 
+static struct timespec at(int64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+}
+
 static struct timespec now(void)
 {
-    int64_t ns = tw_clock_now(false);
-    return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+    return at(tw_clock_now(false));
 }
 
 static bool is_wall(long clock)
@@ -77,10 +82,24 @@ int64_t tw_clock_kernel_ns(clockid_t clock)
     return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
 }
 
+/* Python's multiprocessing reads the time for the deadlines of its locks, as often as these happen to be tried. Such a reading is
+ * not the program's, and must not move the program's clock by an amount that depends on the interleaving. */
+static bool only_makes_deadlines(void *caller)
+{
+    static _Atomic uintptr_t known;
+    if ((uintptr_t)caller == atomic_load_explicit(&known, memory_order_relaxed))
+        return true;
+    Dl_info i;
+    if (!dladdr(caller, &i) || !i.dli_fname || !strstr(i.dli_fname, "/_multiprocessing."))
+        return false;
+    atomic_store_explicit(&known, (uintptr_t)caller, memory_order_relaxed);
+    return true;
+}
+
 int gettimeofday(struct timeval *restrict t, void *restrict zone)
 {
     if (given(t) && answered("gettimeofday")) {
-        struct timespec s = now();
+        struct timespec s = at(tw_clock_now(only_makes_deadlines(__builtin_return_address(0))));
         *t = (struct timeval){.tv_sec = s.tv_sec, .tv_usec = s.tv_nsec / 1000};
         return zone ? real_gettimeofday()(NULL, zone) : 0;
     }

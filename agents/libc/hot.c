@@ -133,11 +133,18 @@ static bool zero_pages(char *p, size_t n)
     return true;
 }
 
-/* p + from, ..., p + n - 1 are fresh. Keeps errno. */
+/* Whether memory is filled. Where not, each function ends in a jump to the original: an allocation then looks as if the program
+ * had called it (LeakSanitizer, for one, judges by the caller). */
+static inline bool filling(void)
+{
+    return __builtin_expect(plan()->fill, 0);
+}
+
+/* block + from, ..., block + n - 1 are fresh. Keeps errno. */
 static void *fill(void *block, size_t from, size_t n)
 {
     const struct tw_hot_plan *h = plan();
-    if (__builtin_expect(!h->fill, 1) || !block || from >= n || !h->count())
+    if (!block || from >= n || !h->count())
         return block;
     int saved_errno = errno;
     char *p = (char *)block + from;
@@ -161,7 +168,9 @@ void *malloc(size_t n)
     if (__builtin_expect(looking, 0))
         return __libc_malloc ? __libc_malloc(n) : no_memory();
     malloc_fn *real = real_malloc();
-    return real ? fill(real(n), 0, n) : no_memory();
+    if (!real)
+        return no_memory();
+    return filling() ? fill(real(n), 0, n) : real(n);
 }
 
 void *realloc(void *p, size_t n)
@@ -171,7 +180,7 @@ void *realloc(void *p, size_t n)
     realloc_fn *real = real_realloc();
     if (!real)
         return no_memory();
-    if (!plan()->fill)
+    if (!filling())
         return real(p, n);
     /* What the block could hold before is the program's; it may have used all of it. */
     malloc_usable_size_fn *usable = real_malloc_usable_size();
@@ -190,25 +199,35 @@ void *memalign(size_t alignment, size_t n)
     if (__builtin_expect(looking, 0))
         return __libc_memalign ? __libc_memalign(alignment, n) : no_memory();
     memalign_fn *real = real_memalign();
-    return real ? fill(real(alignment, n), 0, n) : no_memory();
+    if (!real)
+        return no_memory();
+    return filling() ? fill(real(alignment, n), 0, n) : real(alignment, n);
 }
 
 void *aligned_alloc(size_t alignment, size_t n)
 {
     aligned_alloc_fn *real = real_aligned_alloc();
-    return real ? fill(real(alignment, n), 0, n) : no_memory();
+    if (!real)
+        return no_memory();
+    return filling() ? fill(real(alignment, n), 0, n) : real(alignment, n);
 }
 
 void *valloc(size_t n)
 {
     valloc_fn *real = real_valloc();
-    return real ? fill(real(n), 0, n) : no_memory();
+    if (!real)
+        return no_memory();
+    return filling() ? fill(real(n), 0, n) : real(n);
 }
 
 int posix_memalign(void **p, size_t alignment, size_t n)
 {
     posix_memalign_fn *real = real_posix_memalign();
-    int rc = real ? real(p, alignment, n) : ENOMEM;
+    if (!real)
+        return ENOMEM;
+    if (!filling())
+        return real(p, alignment, n);
+    int rc = real(p, alignment, n);
     if (rc == 0)
         fill(*p, 0, n);
     return rc;

@@ -5,6 +5,7 @@
  * front of it, count, and hand over to the original, which may throw through us (no frame of ours needs cleaning up).
  *
  * What it cannot show: operations that do not alert. On a CPU these are index_put_ and scatter with duplicate indices.
+ * The pin `torch-deterministic` asks for quiet: then the call is counted and not handed over, so that it warns of nothing.
  * Notes: `nondeterministic.first` at the first call of each, `nondeterministic.alerts` ("count name" lines) at the end.
  */
 #include <stddef.h>
@@ -23,6 +24,12 @@ struct alert {
     char name[NAME_BYTES];
 };
 static struct alert alerts[NAMES];
+static _Atomic int quiet; /* 0 hand over; 1 do nothing; 2 count */
+
+static inline bool recording(void)
+{
+    return atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OPEN;
+}
 
 static void count(const char *name, size_t length)
 {
@@ -36,7 +43,8 @@ static void count(const char *name, size_t length)
             a->name[length] = '\0';
             atomic_store_explicit(&a->calls, 1, memory_order_relaxed);
             atomic_store_explicit(&a->state, 2, memory_order_release);
-            tw_agent_note("nondeterministic.first", a->name);
+            if (recording())
+                tw_agent_note("nondeterministic.first", a->name);
             return;
         }
         /* A slot that another thread is filling may hold our name: then it stands twice, and the report adds up. */
@@ -47,9 +55,8 @@ static void count(const char *name, size_t length)
     }
 }
 
-void tw_alerts_report(struct twin_writer *w)
+static size_t all(char *text, size_t bytes, const char *between)
 {
-    char text[NAMES * (NAME_BYTES + 24)];
     size_t used = 0;
     for (size_t i = 0; i < NAMES && atomic_load_explicit(&alerts[i].state, memory_order_acquire) == 2; i++) {
         bool again = false;
@@ -60,12 +67,19 @@ void tw_alerts_report(struct twin_writer *w)
                 calls += atomic_load_explicit(&alerts[k].calls, memory_order_relaxed);
             }
         int n = again ? 0
-                      : snprintf(text + used, sizeof text - used, "%s%llu %s", used ? "\n" : "", (unsigned long long)calls,
+                      : snprintf(text + used, bytes - used, "%s%llu %s", used ? between : "", (unsigned long long)calls,
                                  alerts[i].name);
-        if (n > 0 && (size_t)n < sizeof text - used)
+        if (n > 0 && (size_t)n < bytes - used)
             used += (size_t)n;
     }
-    if (used)
+    text[used] = '\0';
+    return used;
+}
+
+void tw_alerts_report(struct twin_writer *w)
+{
+    char text[NAMES * (NAME_BYTES + 24)];
+    if (all(text, sizeof text, "\n"))
         twin_writer_note(w, "nondeterministic.alerts", text);
 }
 
@@ -74,11 +88,25 @@ void tw_alerts_forget(void)
     memset(alerts, 0, sizeof alerts);
 }
 
+void tw_agent_quiet_alerts(int how)
+{
+    atomic_store_explicit(&quiet, how, memory_order_relaxed);
+}
+
+size_t tw_agent_alerts(char *text, size_t bytes)
+{
+    return bytes ? all(text, bytes, ", ") : 0;
+}
+
 typedef void alert_fn(const void *view);
 
-static inline bool recording(void)
+/* Counts where somebody wants to know; true when the original is to be called. */
+static bool seen(const char *name, size_t length)
 {
-    return atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OPEN;
+    int how = atomic_load_explicit(&quiet, memory_order_relaxed);
+    if (how == 2 || (how == 0 && recording()))
+        count(name, length);
+    return how == 0;
 }
 
 /* PyTorch since 2.6: const std::string_view &, which libstdc++ lays out as length, pointer. */
@@ -95,8 +123,8 @@ void STD_VIEW(const void *view)
 {
     static void *_Atomic cache;
     const struct { size_t length; const char *text; } *v = view;
-    if (recording())
-        count(v->text, v->length);
+    if (!seen(v->text, v->length))
+        return;
     alert_fn *f = (alert_fn *)tw_lookup_anywhere(&cache, TEXT(STD_VIEW), (void *)STD_VIEW);
     if (f)
         f(view);
@@ -106,8 +134,8 @@ void C10_VIEW(const void *view)
 {
     static void *_Atomic cache;
     const struct { const char *text; size_t length; } *v = view;
-    if (recording())
-        count(v->text, v->length);
+    if (!seen(v->text, v->length))
+        return;
     alert_fn *f = (alert_fn *)tw_lookup_anywhere(&cache, TEXT(C10_VIEW), (void *)C10_VIEW);
     if (f)
         f(view);

@@ -31,11 +31,14 @@ struct twin_factor {
     const char *fix;      /* what to change in the job, for the report */
     enum twin_factor_unit unit;
     const char *unavailable; /* NULL, or why this factor cannot be set here or yet: shown, never silently passed over */
+    const char *needs;    /* "python", "numpy", "torch": what a job must use for this factor to act in it; NULL = any program */
+    const struct tw_factor_edits *edits; /* of a factor file: what it changes; NULL for the built-in ones */
 };
 
 /* The built-in factors in the order of their layers, then those of a factor file. */
 struct twin_factors { struct twin_factor *factor; size_t count; /* owned */ };
 /* file: TOML of the user's own factors ([[factor]] id, layer, title, env or argument edits), or NULL. TWIN_EFORMAT names key and line. */
+/* Looks around (agent, processor, GPU driver, kernel) to say what is unavailable here. */
 int twin_factors_load(const char *file, struct twin_factors *out, struct twin_error *err);
 void twin_factors_free(struct twin_factors *f);
 const struct twin_factor *twin_factor_find(const struct twin_factors *f, const char *id); /* NULL when unknown */
@@ -45,12 +48,16 @@ const struct twin_factor *twin_factor_find(const struct twin_factors *f, const c
 struct twin_setting { const struct twin_factor *factor; enum twin_factor_mode mode; uint64_t seed; /* of vary, value of pin */ };
 struct twin_world { struct twin_setting *setting; size_t count; };
 
-/* "all", or a comma-separated list of ids, each perhaps with `=VALUE`; "all,-threads" leaves out. Unknown ids: TWIN_EINVAL with the
- * nearest one that exists. Factors that are unavailable are left out of "all" and named in *left_out (malloc'ed, may be NULL). */
+/* "all" (every pin there is), or a comma-separated list of ids, each perhaps with `=VALUE`; "all,-threads" leaves out;
+ * `id=vary[:SEED]` shakes. Unknown ids: TWIN_EINVAL with the nearest one that exists; so is a value that the factor does not
+ * take. One that is unavailable and named: TWIN_EUNSUPPORTED with the reason. Factors that are unavailable or cannot be pinned
+ * are left out of "all" and named, with the reasons, in *left_out (malloc'ed; NULL when there is none; may be NULL).
+ * The world points into f. A seed of 0 in a pin stands for the factor's default (docs/factors.md). */
 int twin_world_parse(const struct twin_factors *f, const char *list, struct twin_world *out, char **left_out, struct twin_error *err);
 void twin_world_free(struct twin_world *w);
 
-/* What a world means for a launch: goes into twin_launch_options. All malloc'ed; free with twin_world_plan_free. */
+/* What a world means for a launch: goes into twin_launch_options. All malloc'ed; free with twin_world_plan_free. The natural world
+ * (count 0) gives an empty plan. TWIN_EINVAL: an argument that a factor of a file replaces is not in argv. */
 struct twin_world_plan {
     char **env; size_t env_count;   /* NAME=value, NULL-terminated; contains TWINRUN_FACTORS (libc agent) and TWINRUN_PINS (python agent) */
     bool no_aslr;                   /* personality(ADDR_NO_RANDOMIZE) */

@@ -54,6 +54,10 @@ struct twin_launch_options {
     int (*on_tick)(void *user, const struct twin_progress *p);
     void *user;
     int *exit_code;                 /* set when the job has ended, also if its record then could not be completed; may be NULL */
+    bool no_aslr;                   /* one address layout for all runs: personality(ADDR_NO_RANDOMIZE) before the exec */
+    bool on_cpu;                    /* the job may run on processor `cpu` only: sched_setaffinity before the exec */
+    int cpu;
+    bool hot;                       /* also preload libtwinrun_hot.so, which the factors malloc and schedule need */
 };
 
 /* One process that belonged to the job. */
@@ -72,6 +76,13 @@ struct twin_run_file {
     char sha256[65];          /* hex; empty when not hashed (too large, unreadable: see why) */
     char *why;                /* NULL when hashed */
     bool existed_before;      /* overwritten or appended: shared between runs of a check */
+};
+
+/* What the launcher itself held still. A refusal does not keep the job from running. */
+struct twin_run_hold {
+    bool asked;
+    bool done;
+    char *why; /* when asked and not done; else NULL */
 };
 
 /* A run folder, loaded. */
@@ -101,6 +112,8 @@ struct twin_run {
     char **notes; size_t note_count;         /* e.g. "the agent cannot be loaded: ASan" */
     double agent_load_s;
     bool in_progress;         /* loaded while its launcher still lives: nothing here is final */
+    struct twin_run_hold aslr, affinity, hot; /* no_aslr, on_cpu, hot of the launch */
+    int cpu;                  /* of affinity */
 };
 
 /* Runs the command to its end. 0 when a run folder was written, whatever the job did (also when it could not be started).
@@ -129,6 +142,7 @@ struct twin_parts {
     char *agent_library;  /* libtwinrun.so, absolute; NULL when not found */
     char *python_dir;     /* folder to put into PYTHONPATH so that `import twinrun` works; NULL when not found */
     char *site_dir;       /* folder with our sitecustomize.py; NULL when not found */
+    char *hot_library;    /* libtwinrun_hot.so beside agent_library; NULL when not found */
 };
 int twin_parts_find(struct twin_parts *out, struct twin_error *err);
 void twin_parts_free(struct twin_parts *p);

@@ -42,6 +42,9 @@ char *tw_human_count(uint64_t n, char out[32]);               /* "41,220" */
 /* Makes bytes safe to print on a terminal and in JSON: invalid UTF-8 and control characters become \xNN. malloc'ed. */
 char *tw_printable(const char *s, size_t n);
 
+/* The nearest of some words, for "did you mean" (nearest.c); NULL when none is near. names: NULL-terminated. */
+const char *tw_nearest(const char *word, const char *const *names);
+
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);
 int64_t tw_realtime_ns(void);
@@ -62,4 +65,21 @@ uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes); /* Castagnoli
 uint64_t tw_mix64(uint64_t x);                                     /* bijective finaliser (splitmix64) */
 struct tw_hash128 { uint64_t a, b; };
 struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed); /* for tables and keys; stable: stored in traces */
+
+/* ---- small TOML files (toml.c): [[NAME]] tables of strings, numbers, lists of strings and inline tables of strings, a line each */
+enum tw_toml_type { TW_TOML_STRING, TW_TOML_NUMBER, TW_TOML_STRINGS, TW_TOML_TABLE };
+struct tw_toml_value {
+    enum tw_toml_type type;
+    double number;
+    char **text;  /* string: one; list: its items; inline table: key, value, key, value, ... Lives as long as the call of key() */
+    size_t count; /* of text */
+};
+struct tw_toml_handler {
+    const char *table; /* NAME */
+    int (*begin)(void *user, size_t line, struct twin_error *err);
+    int (*key)(void *user, const char *key, const struct tw_toml_value *v, size_t line, struct twin_error *err);
+    void *user;
+};
+/* data (text, ending in NUL) is changed. TWIN_EFORMAT names path and line; also what a handler returns. A key twice in a table is an error. */
+int tw_toml_read(char *data, const char *path, const struct tw_toml_handler *h, struct twin_error *err);
 #endif

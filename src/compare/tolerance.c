@@ -6,7 +6,6 @@
  */
 #include "internal.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -87,79 +86,30 @@ static int read_json(const char *data, size_t bytes, const char *path, struct tw
     return rc;
 }
 
-/* One TOML string at p: "..." with \" \\ \n \t, or '...'. malloc'ed; *end behind the closing quote. NULL when malformed. */
-static char *toml_string(const char *p, const char **end)
+struct toml_reading { struct tw_tolerance *t; const char *path; };
+
+static int toml_begin(void *user, size_t line, struct twin_error *err)
 {
-    struct tw_buf b = {0};
-    char quote = *p++;
-    tw_buf_puts(&b, "");
-    for (; *p && *p != quote && *p != '\n'; p++) {
-        char ch = *p;
-        if (ch == '\\' && quote == '"') {
-            ch = *++p;
-            if (!ch || !strchr("\"\\nt", ch))
-                break;
-            ch = ch == 'n' ? '\n' : ch == 't' ? '\t' : ch;
-        }
-        tw_buf_append(&b, &ch, 1);
-    }
-    *end = p + 1;
-    if (*p == quote)
-        return tw_buf_steal(&b);
-    tw_buf_free(&b);
-    return NULL;
+    struct toml_reading *r = user;
+    if (new_rule(r->t))
+        return 0;
+    return twin_error_set(err, r->t->n >= RULES_MAX ? TWIN_ELIMIT : TWIN_ENOMEM, "%s: line %zu: too many rules", r->path, line);
 }
 
-static int toml_line(const char *line, size_t number, const char *path, struct tw_tolerance *t, struct tw_tolerance_rule **rule,
-                     struct twin_error *err)
+static int toml_key(void *user, const char *key, const struct tw_toml_value *v, size_t line, struct twin_error *err)
 {
-    const char *p = line + strspn(line, " \t\r"), *end;
-    char key[32];
-    if (*p == '\0' || *p == '#')
-        return 0;
-    if (tw_starts(p, "[[tolerance]]")) {
-        *rule = new_rule(t);
-        return *rule ? 0 : twin_error_set(err, t->n >= RULES_MAX ? TWIN_ELIMIT : TWIN_ENOMEM, "%s: too many rules", path);
-    }
-    size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz_0123456789");
-    if (!*rule || n == 0 || n >= sizeof key || p[n + strspn(p + n, " \t")] != '=')
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: expected [[tolerance]] or key = value, found \"%.60s\"", path, number, p);
-    memcpy(key, p, n);
-    key[n] = '\0';
-    p += n + strspn(p + n, " \t") + 1;
-    p += strspn(p, " \t");
-    char *text = NULL;
-    double value = 0;
-    if (*p == '"' || *p == '\'') {
-        text = toml_string(p, &end);
-        if (!text)
-            return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: the string does not end (escapes: \\\" \\\\ \\n \\t)", path, number);
-    } else {
-        char *after;
-        value = strtod(p, &after);
-        end = after;
-        if (end == p || !strchr("+-.0123456789", *p))
-            return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: expected a number or a string, found \"%.60s\"", path, number, p);
-    }
-    end += strspn(end, " \t\r");
-    int rc = *end && *end != '#' ? twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: something behind the value: \"%.60s\"", path, number, end)
-                                 : set_key(*rule, key, text, value, path, err);
-    tw_free(text);
-    return rc;
+    struct toml_reading *r = user;
+    if (v->type != TW_TOML_STRING && v->type != TW_TOML_NUMBER)
+        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s is neither a string nor a number", r->path, line, key);
+    struct twin_error why = TWIN_ERROR_INIT;
+    int rc = set_key(&r->t->rule[r->t->n - 1], key, v->type == TW_TOML_STRING ? v->text[0] : NULL, v->number, r->path, &why);
+    return rc == 0 ? 0 : twin_error_set(err, rc, "line %zu of %s", line, why.message);
 }
 
 static int read_toml(char *data, const char *path, struct tw_tolerance *t, struct twin_error *err)
 {
-    struct tw_tolerance_rule *rule = NULL;
-    size_t number = 1;
-    int rc = 0;
-    for (char *line = data, *next; rc == 0 && line; line = next, number++) {
-        next = strchr(line, '\n');
-        if (next)
-            *next++ = '\0';
-        rc = toml_line(line, number, path, t, &rule, err);
-    }
-    return rc;
+    struct toml_reading r = {t, path};
+    return tw_toml_read(data, path, &(struct tw_toml_handler){"tolerance", toml_begin, toml_key, &r}, err);
 }
 
 int tw_tolerance_load(const char *path, struct tw_tolerance **out, struct twin_error *err)

@@ -69,6 +69,27 @@ static int prepare_library(struct tw_agent_setup *a, const char *program, struct
     return 0;
 }
 
+/* Beside the agent, when asked for. What is missing is a note: the job runs, and the factors that need it are off. */
+static int prepare_hot(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
+{
+    struct twin_run_hold *h = &run->hot;
+    if (!a->preload)
+        h->why = tw_strdup("the agent is not preloaded");
+    else if (!a->parts.hot_library)
+        h->why = tw_strdup("libtwinrun_hot.so was not found beside libtwinrun.so");
+    else if (!(a->hot = tw_strdup(a->parts.hot_library)))
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+    else if (stage(a, &a->hot, "libtwinrun_hot.so", " :\t\n") != 0)
+        h->why = tw_strdup("the path of libtwinrun_hot.so has a space or colon, and no temporary folder can be written");
+    h->done = a->hot && !h->why;
+    if (!h->done) {
+        tw_free(a->hot);
+        a->hot = NULL;
+        tw_run_note(run, "fresh memory and locks are left as they are: %s", h->why ? h->why : "out of memory");
+    }
+    return 0;
+}
+
 static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
 {
     struct twin_parts *p = &a->parts;
@@ -90,13 +111,15 @@ static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct
     return p->site_dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
 }
 
-int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run,
-                     struct twin_error *err)
+int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options *o, struct tw_env *e,
+                     struct twin_run *run, struct twin_error *err)
 {
     uint64_t begin = tw_monotonic_ns();
     int rc = twin_parts_find(&a->parts, err);
     if (rc == 0)
-        rc = prepare_library(a, program, e, run, err);
+        rc = prepare_library(a, o->argv[0], e, run, err);
+    if (rc == 0 && run->hot.asked)
+        rc = prepare_hot(a, run, err);
     if (rc == 0)
         rc = prepare_python(a, run, err);
     a->load_s = (double)(tw_monotonic_ns() - begin) * 1e-9;
@@ -109,6 +132,7 @@ void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage)
         tw_remove_tree(a->stage_dir, NULL, NULL);
     tw_free(a->stage_dir);
     tw_free(a->library);
+    tw_free(a->hot);
     tw_free(a->why);
     twin_parts_free(&a->parts);
     *a = (struct tw_agent_setup){0};

@@ -138,7 +138,7 @@ static const char *const protocol[] = {
     "TWINRUN_RUN_DIR",    "TWINRUN_RUN_ID",       "TWINRUN_LEVEL",           "TWINRUN_WINDOW",
     "TWINRUN_STEPS",      "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
     "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR",     "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
-    "TWINRUN_ZOOM_OP",
+    "TWINRUN_ZOOM_OP",    "TWINRUN_HOT_LIB",
 };
 
 /* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working folder and are kept. */
@@ -179,6 +179,8 @@ int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct tw
     int rc = tw_env_copy(e, environ, err);
     if (rc == 0)
         rc = list_without(e, "LD_PRELOAD", ": ", tw_env_get(e, "TWINRUN_LIB"), err);
+    if (rc == 0)
+        rc = list_without(e, "LD_PRELOAD", ": ", tw_env_get(e, "TWINRUN_HOT_LIB"), err);
     if (rc == 0)
         rc = list_without(e, "PYTHONPATH", ":", tw_env_get(e, "TWINRUN_SITE_DIR"), err);
     for (size_t i = 0; i < sizeof protocol / sizeof protocol[0]; i++)
@@ -238,6 +240,10 @@ int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o, const
         rc = protocol_options(e, o, err);
     if (rc == 0 && a->library)
         rc = tw_env_set(e, "TWINRUN_LIB", a->library, err);
+    if (rc == 0 && a->hot)
+        rc = tw_env_set(e, "TWINRUN_HOT_LIB", a->hot, err);
+    if (rc == 0 && a->hot)
+        rc = set_first(e, "LD_PRELOAD", a->hot, err);
     if (rc == 0 && a->preload)
         rc = set_first(e, "LD_PRELOAD", a->library, err);
     /* A program of the job that is built with ASan would end itself on seeing a preload before its own runtime. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -142,6 +143,10 @@ static int describe_run(struct launch *l)
     run->level = o->level;
     run->agents = o->agents;
     run->max_steps = o->max_steps;
+    run->aslr.asked = o->no_aslr;
+    run->affinity.asked = o->on_cpu;
+    run->cpu = o->on_cpu ? o->cpu : 0;
+    run->hot.asked = o->hot && o->agents;
     run->label = tw_strdup(o->label ? o->label : "");
     run->host = tw_strdup(host);
     l->launched_from = tw_path_absolute(".", l->err);
@@ -278,6 +283,9 @@ static int start_job(struct launch *l, const sigset_t *wanted)
     job->spawn.path_value = tw_env_get(&l->env, "PATH");
     job->spawn.mask = l->own.mask;
     job->spawn.ignore_sigchld = l->own.sigchld_ignored;
+    job->spawn.no_aslr = l->o->no_aslr;
+    job->spawn.on_cpu = l->o->on_cpu;
+    job->spawn.cpu = l->o->cpu;
     job->spawn.fd[0] = job->input.child_fd;
     job->spawn.fd[1] = job->stream[0].job_end;
     job->spawn.fd[2] = job->stream[1].job_end;
@@ -376,6 +384,27 @@ static bool note_outlived(struct twin_run *run)
     return any;
 }
 
+/* Whether the kernel did what was asked of it before the exec. */
+static void settle_hold(struct twin_run *run, struct twin_run_hold *h, int error, const char *what)
+{
+    h->done = error == 0;
+    if (h->done)
+        return;
+    h->why = tw_printf("%s: %s", what, strerror(error));
+    tw_run_note(run, "%s: %s; the job ran without", what, strerror(error));
+}
+
+static void settle_holds(struct launch *l)
+{
+    const struct tw_spawn_holds *h = l->job.spawn.holds;
+    if (!h || !l->job.started)
+        return;
+    if (l->run->aslr.asked)
+        settle_hold(l->run, &l->run->aslr, h->aslr_errno, "the address layout could not be fixed (personality)");
+    if (l->run->affinity.asked)
+        settle_hold(l->run, &l->run->affinity, h->cpu_errno, "the processor could not be fixed (sched_setaffinity)");
+}
+
 /* What the agents could not do, in their own words. */
 static void note_faults(struct twin_run *run)
 {
@@ -405,6 +434,7 @@ static int collect(struct launch *l)
         rc = one;
     if ((one = tw_run_find_traces(run, l->err)) && rc == 0)
         rc = one;
+    settle_holds(l);
     bool keep_stage = note_outlived(run);
     note_faults(run);
     int late = tw_own_take_stop_signal(); /* while we were hashing, or a second Ctrl-C */
@@ -449,6 +479,7 @@ static void free_launch(struct launch *l, bool failed)
         close(job->signal_fd);
     if (job->progress_fd >= 0)
         close(job->progress_fd);
+    tw_spawn_end(&job->spawn);
     tw_tree_free(job->tree);
     tw_snapshot_free(l->before);
     tw_agent_cleanup(&l->agent, false);
@@ -468,6 +499,8 @@ static int check_options(const struct twin_launch_options *o, struct twin_error 
         return twin_error_set(err, TWIN_EINVAL, "no command was given: write it after --");
     if ((unsigned)o->level > TWIN_LEVEL_OPS)
         return twin_error_set(err, TWIN_EINVAL, "level %d is not one of steps, tensors, modules, ops", (int)o->level);
+    if (o->on_cpu && (o->cpu < 0 || o->cpu >= CPU_SETSIZE))
+        return twin_error_set(err, TWIN_EINVAL, "processor %d is not one of 0 to %d", o->cpu, CPU_SETSIZE - 1);
     return 0;
 }
 
@@ -497,7 +530,7 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
     if (rc == 0)
         rc = tw_env_user(&l.env, o, &local);
     if (rc == 0 && o->agents)
-        rc = tw_agent_prepare(&l.agent, o->argv[0], &l.env, l.run, &local);
+        rc = tw_agent_prepare(&l.agent, o, &l.env, l.run, &local);
     l.run->agent_load_s = l.agent.load_s;
     if (rc == 0)
         rc = prepare_job(&l);

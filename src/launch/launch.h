@@ -45,14 +45,15 @@ bool tw_env_is_kept(const char *entry);
 struct tw_agent_setup {
     struct twin_parts parts;
     char *library;     /* as staged: no space or colon in the path; NULL when not preloaded */
+    char *hot;         /* the library of hot functions, staged; NULL when not asked for or not to be had */
     char *stage_dir;   /* temporary folder to remove afterwards; NULL when none was needed */
     bool preload;
     char *why;         /* why not preloaded; NULL when it is */
     double load_s;     /* what finding, staging and trying cost */
 };
 /* Finds, tries and stages the agent for argv[0]; e is the user's environment. A refusal is a note, not an error. */
-int tw_agent_prepare(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run,
-                     struct twin_error *err);
+int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options *o, struct tw_env *e,
+                     struct twin_run *run, struct twin_error *err);
 void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage);
 /* twin_trial_load with the job's environment. */
 int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why,
@@ -88,11 +89,17 @@ struct tw_spawn {
     int fd[3];               /* for 0, 1, 2; -1 = leave as it is */
     sigset_t mask;           /* the mask to run under */
     bool ignore_sigchld;     /* SIGCHLD was ignored when we were started */
+    bool no_aslr, on_cpu;    /* see struct twin_launch_options */
+    int cpu;
     /* out */
     pid_t pid;
     int exec_fd;             /* readable: an errno when exec failed, end of file when it worked */
+    struct tw_spawn_holds *holds; /* NULL unless something was to be held still */
 };
+/* What became of no_aslr and on_cpu in the child, in memory shared with it: 0 done, else the errno. */
+struct tw_spawn_holds { int aslr_errno, cpu_errno; };
 int tw_spawn_start(struct tw_spawn *s, struct twin_error *err);
+void tw_spawn_end(struct tw_spawn *s); /* gives `holds` back */
 /* Explains errno number `error` of a failed exec; *exit_code is 127 or 126. malloc'ed, NULL = no memory. */
 char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code);
 

@@ -35,6 +35,20 @@ static int take_library(char **slot, const char *folder, const char *name, struc
     return rc;
 }
 
+/* The library of hot functions is only ever used with the agent beside it. */
+static int take_hot(struct twin_parts *p, struct twin_error *err)
+{
+    const char *slash = p->agent_library ? strrchr(p->agent_library, '/') : NULL;
+    if (!slash)
+        return 0;
+    char *path = tw_printf("%.*s/libtwinrun_hot.so", (int)(slash - p->agent_library), p->agent_library);
+    if (path && is_file(path))
+        p->hot_library = path;
+    else
+        tw_free(path);
+    return path ? 0 : no_memory(err);
+}
+
 /* Takes <folder>/<name> as the Python half if it has the sitecustomize. */
 static int take_python(struct twin_parts *p, const char *folder, const char *name, struct twin_error *err)
 {
@@ -97,6 +111,8 @@ int twin_parts_find(struct twin_parts *out, struct twin_error *err)
                 rc = take_python(out, self, places[i].python, err);
         }
     }
+    if (rc == 0)
+        rc = take_hot(out, err);
     if (rc != 0)
         twin_parts_free(out);
     return rc;
@@ -107,5 +123,6 @@ void twin_parts_free(struct twin_parts *p)
     tw_free(p->agent_library);
     tw_free(p->python_dir);
     tw_free(p->site_dir);
+    tw_free(p->hot_library);
     *p = (struct twin_parts){0};
 }

@@ -69,7 +69,7 @@ void twin_run_free(struct twin_run *r)
     }
     for (size_t i = 0; i < r->note_count; i++)
         tw_free(r->notes[i]);
-    char *strings[] = {r->dir, r->id, r->label, r->cwd, r->host, r->message};
+    char *strings[] = {r->dir, r->id, r->label, r->cwd, r->host, r->message, r->aslr.why, r->affinity.why, r->hot.why};
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         tw_free(strings[i]);
     tw_free(r->argv);
@@ -326,6 +326,33 @@ static void read_output(struct reader *r, json_t *o, const char *key, uint64_t *
     *truncated = boolean(r, v, "truncated");
 }
 
+/* Absent: nothing was asked for, or the run is of an older twinrun. */
+static void read_hold(struct reader *r, json_t *factors, const char *name, struct twin_run_hold *h, int *cpu)
+{
+    json_t *v = json_object_get(factors, name);
+    if (!v)
+        return;
+    h->asked = true;
+    h->done = boolean(r, v, "done");
+    h->why = text_or_null(r, v, "why");
+    if (cpu)
+        *cpu = (int)integer(r, v, "cpu", 0, INT_MAX);
+}
+
+static void read_factors(struct reader *r, json_t *o, struct twin_run *run)
+{
+    json_t *factors = json_object_get(o, "factors");
+    if (!factors)
+        return;
+    if (!json_is_object(factors)) {
+        bad(r, "factors", "an object");
+        return;
+    }
+    read_hold(r, factors, "aslr", &run->aslr, NULL);
+    read_hold(r, factors, "affinity", &run->affinity, &run->cpu);
+    read_hold(r, factors, "hot", &run->hot, NULL);
+}
+
 static void read_start(struct reader *r, json_t *o, struct twin_run *run)
 {
     run->id = text(r, o, "id");
@@ -345,6 +372,7 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
         bad(r, "agent", "an object");
     else
         run->agent_load_s = number(r, agent, "load_s");
+    read_factors(r, o, run);
     read_strings(r, o, "notes", &run->notes, &run->note_count);
 }
 

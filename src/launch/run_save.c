@@ -163,6 +163,27 @@ static json_t *output(struct builder *b, uint64_t n, const struct tw_stream *s, 
     return o;
 }
 
+static void put_hold(struct builder *b, json_t *o, const char *name, const struct twin_run_hold *h, int cpu)
+{
+    if (!h->asked)
+        return;
+    json_t *v = checked(b, json_object());
+    if (cpu >= 0)
+        put(b, v, "cpu", json_integer(cpu));
+    put(b, v, "done", json_boolean(h->done));
+    put(b, v, "why", bytes_or_null(h->why));
+    put(b, o, name, v);
+}
+
+static json_t *factors(struct builder *b, const struct twin_run *run)
+{
+    json_t *o = checked(b, json_object());
+    put_hold(b, o, "aslr", &run->aslr, -1);
+    put_hold(b, o, "affinity", &run->affinity, run->cpu);
+    put_hold(b, o, "hot", &run->hot, -1);
+    return o;
+}
+
 static void put_start(struct builder *b, json_t *o, const struct twin_run *run, const struct tw_run_extra *x)
 {
     char version[] = "twinrun.run/1";
@@ -191,6 +212,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, agent, "load_s", json_real(run->agent_load_s));
     put(b, o, "agent", agent);
     put(b, o, "env", kept_environment(b, x->env));
+    put(b, o, "factors", factors(b, run));
     put(b, o, "notes", strings(b, run->notes, run->note_count));
 }
 

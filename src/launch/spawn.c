@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,6 +99,24 @@ static void exec_candidates(char *const *candidates, const char **shell_argv, co
     _exit(last == ENOENT || last == ENOTDIR ? 127 : 126);
 }
 
+/* Both survive exec and are inherited by all that the job starts. A refusal is reported, and the job runs all the same. */
+static void hold_still(const struct tw_spawn *s)
+{
+    if (s->no_aslr) {
+        int now = personality(0xffffffff);
+        if (now >= 0 && personality((unsigned long)now | ADDR_NO_RANDOMIZE) >= 0)
+            s->holds->aslr_errno = 0;
+        else
+            s->holds->aslr_errno = errno;
+    }
+    if (s->on_cpu) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET((size_t)s->cpu, &one);
+        s->holds->cpu_errno = sched_setaffinity(0, sizeof one, &one) == 0 ? 0 : errno;
+    }
+}
+
 static void child(const struct tw_spawn *s, char *const *candidates, const char **shell_argv, int report)
 {
     int error = 0;
@@ -104,6 +125,8 @@ static void child(const struct tw_spawn *s, char *const *candidates, const char 
             error = errno;
     if (!error && s->dir && chdir(s->dir) != 0)
         error = errno;
+    if (s->holds)
+        hold_still(s);
     if (s->ignore_sigchld)
         signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
@@ -129,6 +152,15 @@ int tw_spawn_start(struct tw_spawn *s, struct twin_error *err)
     shell_argv[0] = "/bin/sh";
     for (size_t i = 1; i < argc; i++)
         shell_argv[i + 1] = s->argv[i];
+    if (s->no_aslr || s->on_cpu) {
+        void *shared = mmap(NULL, sizeof *s->holds, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED) {
+            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory starting %s", s->argv[0]);
+            goto out;
+        }
+        s->holds = shared;
+        *s->holds = (struct tw_spawn_holds){ECHILD, ECHILD}; /* until the child says otherwise */
+    }
     if (pipe2(report, O_CLOEXEC) != 0) {
         rc = twin_error_system(err, "cannot make a pipe to start %s", s->argv[0]);
         goto out;
@@ -147,6 +179,13 @@ out:
     tw_strings_free(candidates);
     tw_free(shell_argv);
     return rc;
+}
+
+void tw_spawn_end(struct tw_spawn *s)
+{
+    if (s->holds)
+        munmap(s->holds, sizeof *s->holds);
+    s->holds = NULL;
 }
 
 static char *explain_missing(const struct tw_spawn *s)

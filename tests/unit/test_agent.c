@@ -186,6 +186,10 @@ static void test_batches_of_items(void **state)
     assert_true(tw_agent_bytes(items[0].series, bytes, sizeof bytes, 0) > items[2].link);
     struct twin_digest raw = twin_digest_bytes(bytes, sizeof bytes, 0);
     assert_true(tw_agent_quick_digest(bytes, sizeof bytes) == (raw.a ^ (raw.b << 32 | raw.b >> 32)));
+    uint64_t regions[] = {(uintptr_t)bytes, sizeof bytes, (uintptr_t)bytes + 1, sizeof bytes - 1}, digests[2];
+    tw_agent_quick_digests(regions, 2, digests);
+    assert_true(digests[0] == tw_agent_quick_digest(bytes, sizeof bytes));
+    assert_true(digests[1] == tw_agent_quick_digest((const char *)(const void *)bytes + 1, sizeof bytes - 1));
     assert_int_equal(tw_agent_records(NULL, 3, NULL, 0), 0);
     assert_int_equal(tw_agent_series(TWIN_PHASE_COUNT, 1, "x", NULL, NULL, NULL, NULL), 0);
     assert_int_equal(tw_agent_series(1, TWIN_KIND_COUNT, "x", NULL, NULL, NULL, NULL), 0);

@@ -2,7 +2,8 @@
 """Arming: what runs in every Python process of the job, before the user's code.
 
 Called by `_site/sitecustomize.py`, and by the preloaded library where site customisation is off (`-I`, `-S`, `-E`). Imports
-nothing but what the interpreter holds anyway: a job that never imports torch pays for a look at one environment variable.
+nothing but what the interpreter holds anyway: a job that never imports torch pays for a look at two environment
+variables.
 """
 import sys
 
@@ -43,6 +44,8 @@ def arm():
         package()
         finder = __import__(PACKAGE + ".finder", fromlist=["install"])
         finder.install()
+        if os.environ.get("TWINRUN_PINS"):
+            __import__(PACKAGE + ".pins", fromlist=["arm"]).arm()
         return True
     except Exception:
         return False

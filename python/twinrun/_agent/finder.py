@@ -3,32 +3,36 @@
 
 A finder in front of sys.meta_path sees the import of torch begin. It lets the real finders answer and borrows the loader's
 `exec_module` for that one call: when torch has finished importing, the hooks are set and nothing of ours stays in its spec.
+Pins wait for their libraries in the same way (`when_imported`).
 """
 import sys
 
 _state = {"finder": None, "armed": False}
+_waiting = {}    # name of a module -> functions to call once it has been imported
 
 
-class TorchFinder:
-    """First in sys.meta_path until torch is imported. Answers for no module itself."""
+class ImportFinder:
+    """First in sys.meta_path while a module is waited for. Answers for no module itself."""
 
-    busy = False
+    def __init__(self):
+        self.busy = set()
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
-            if not _state["armed"] and _torch_ready():
-                _arm_torch()
+        if name not in _waiting:
+            for waited in list(_waiting):
+                if _ready(waited):
+                    _arrived(waited)
             return None
-        if self.busy:
+        if name in self.busy:
             return None
-        self.busy = True
+        self.busy.add(name)
         try:
             spec = _real_spec(self, name, path, target)
         finally:
-            self.busy = False
-        if spec is not None and spec.loader is not None:
+            self.busy.discard(name)
+        if spec is not None and spec.loader is not None and not isinstance(spec.loader, type):
             try:
-                _borrow(spec.loader)
+                _borrow(spec.loader, name)
             except Exception:
                 pass
         return spec
@@ -60,8 +64,8 @@ def _real_spec(asking, name, path, target):
     return None
 
 
-def _borrow(loader):
-    """Replaces loader.exec_module by one that runs the real one, leaves no trace of itself, and then sets the hooks."""
+def _borrow(loader, name):
+    """Replaces loader.exec_module by one that runs the real one, leaves no trace of itself, and then tells those who wait."""
     original = loader.exec_module
 
     def exec_module(module):
@@ -72,15 +76,39 @@ def _borrow(loader):
             # Our frame is not part of the job's traceback.
             error.__traceback__ = error.__traceback__.tb_next
             raise
-        _arm_torch()
+        _arrived(name)
 
     loader.exec_module = exec_module
 
 
-def _torch_ready():
-    torch = sys.modules.get("torch")
-    spec = getattr(torch, "__spec__", None)
+def _ready(name):
+    spec = getattr(sys.modules.get(name), "__spec__", None)
     return spec is not None and not getattr(spec, "_initializing", False)
+
+
+def _arrived(name):
+    """The module has been imported: calls those who waited for it, once, and looks for it no longer."""
+    functions = _waiting.pop(name, ())
+    if not _waiting:
+        finder, _state["finder"] = _state["finder"], None
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+    for function in functions:
+        try:
+            function()
+        except Exception as error:
+            _say("after the import of %s: %s: %s" % (name, type(error).__name__, error))
+
+
+def when_imported(name, function):
+    """Calls `function()` right after the module of that name has been imported, before those who asked earlier; now when it
+    is there already. What the function raises switches the agent off, not the job."""
+    _waiting.setdefault(name, []).insert(0, function)
+    if _ready(name):
+        _arrived(name)
+    elif _state["finder"] is None:
+        _state["finder"] = ImportFinder()
+        sys.meta_path.insert(0, _state["finder"])
 
 
 def _arm_torch():
@@ -88,10 +116,7 @@ def _arm_torch():
     if _state["armed"]:
         return
     _state["armed"] = True
-    finder, _state["finder"] = _state["finder"], None
     try:
-        if finder in sys.meta_path:
-            sys.meta_path.remove(finder)
         from . import torch_hooks
 
         torch_hooks.arm(sys.modules["torch"])
@@ -128,8 +153,4 @@ def install():
 
     atexit.register(_at_exit)
     sys.meta_path.append(OwnFinder())
-    if _torch_ready():
-        _arm_torch()
-        return
-    _state["finder"] = TorchFinder()
-    sys.meta_path.insert(0, _state["finder"])
+    when_imported("torch", _arm_torch)

@@ -52,6 +52,9 @@ _SIGNATURES = {
     "flush": (None, []),
     "close": (None, []),
     "quick_digest": (_u64, [_ptr, _size]),
+    "quiet_alerts": (None, [_int]),
+    "alerts": (_size, [_str, _size]),
+    "quick_digests": (None, [_ptr, _size, _ptr]),
 }
 
 

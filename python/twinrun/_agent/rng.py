@@ -2,8 +2,8 @@
 """Generator states, and who consumed them.
 
 At every boundary that hooks see, the states are compared with what they were at the last one: a state that moved is recorded
-with the code in between as its consumer. Where a generator keeps its state is found out once, and verified; then a boundary costs a look
-at a few words of each, and the whole states are only read when these have changed and at the end of a step.
+with the code in between as its consumer. Where a generator keeps its state is found out once, and verified; then a boundary costs one
+call that digests the states where they lie.
 The states of `random` and NumPy are seeded from entropy and differ from run to run without meaning anything until somebody
 seeds or draws: they are recorded from their first movement on.
 """
@@ -16,6 +16,7 @@ from .core import S
 from .native import INIT, RNG, STATE, TENSORS
 
 _sources = []       # in the order in which they became known
+_asked = []         # those of them whose memory is not known
 _private = {}       # id(generator) -> source, for generators handed to loaders; the latest ones
 _names = set()      # libraries whose generators are known
 _cuda = None
@@ -25,29 +26,20 @@ _torch = None
 
 
 class Source:
-    """One generator. `read()` gives (address, bytes, keep-alive) of its state. `words`, when not None, is the memory in which
-    it keeps it; those at `telling` (its position, the first of its state, what it has put aside) change with every draw and
-    every seeding."""
+    """One generator. `read()` gives (address, bytes, keep-alive) of its state. `memory`: the ctypes array in which it keeps it, or
+    None when that is not known; then every look asks the generator."""
 
-    def __init__(self, name, read, always, words=None, telling=()):
-        self.name, self.read = name, read
+    def __init__(self, name, read, always, memory=None):
+        self.name, self.read, self.memory = name, read, memory
         self.used = always
-        self.words, self.telling = words, telling
-        self.glimpse = [words[i] for i in telling]
-        self.known = self.look()
+        self.known = None if memory is not None else self.look()
 
     def look(self):
         address, size, _keep = self.read()
         return S.lib.quick_digest(address, size)
 
-    def moved(self, thorough=False):
-        """Whether the state is another one than at the last call."""
-        if self.words is not None:
-            words = self.words
-            glimpse = [words[i] for i in self.telling]
-            if glimpse == self.glimpse and not thorough:
-                return False
-            self.glimpse = glimpse
+    def moved(self):
+        """Whether the state is another one than at the last call; for sources whose memory is not known."""
         try:
             now = self.look()
         except RuntimeError:
@@ -60,6 +52,49 @@ class Source:
     def record(self, phase, consumer, site):
         address, size, _keep = self.read()
         core.series_bytes(phase, STATE, self.name, consumer, site, address, size)
+
+
+class Watched:
+    """The sources whose memory is known, all looked at by one call."""
+
+    def __init__(self):
+        self.sources, self.regions, self.digests, self.known = [], None, None, b""
+
+    def add(self, source):
+        self.sources.append(source)
+        self.regions = (ctypes.c_uint64 * (2 * len(self.sources)))()
+        for i, each in enumerate(self.sources):
+            self.regions[2 * i: 2 * i + 2] = ctypes.addressof(each.memory), ctypes.sizeof(each.memory)
+        self.digests = ctypes.create_string_buffer(8 * len(self.sources))
+        S.lib.quick_digests(self.regions, len(self.sources), self.digests)
+        self.known += self.digests.raw[-8:]  # a movement of the others is still to be told
+
+    def moved(self):
+        """The sources whose state is another one than at the last call."""
+        S.lib.quick_digests(self.regions, len(self.sources), self.digests)
+        now, before = self.digests.raw, self.known
+        if now == before:
+            return ()
+        self.known = now
+        return [source for i, source in enumerate(self.sources) if now[8 * i: 8 * i + 8] != before[8 * i: 8 * i + 8]]
+
+
+_watched = Watched()
+
+
+def _add(source):
+    _sources.append(source)
+    if source.memory is not None:
+        _watched.add(source)
+    else:
+        _asked.append(source)
+
+
+def _moved():
+    found = _watched.moved() if _watched.sources else ()
+    if _asked:
+        found = [*found, *(source for source in _asked if source.moved())]
+    return found
 
 
 def _read_torch(generator):
@@ -105,7 +140,7 @@ def _python_source():
     words = _python_memory()
     if words is not None:
         address = ctypes.addressof(words)
-        return Source("python.random", lambda: (address, 2500, None), False, words, (0, 1))
+        return Source("python.random", lambda: (address, 2500, None), False, words)
 
     def read():
         data = repr(random.getstate()).encode()
@@ -125,7 +160,7 @@ def _numpy_source(numpy):
     words = (ctypes.c_uint32 * 625).from_address(address)
     if words[624] != state["pos"] or tuple(words[:624]) != tuple(int(k) for k in state["key"]):
         return None
-    return Source("numpy", lambda: (address, 2500, bits), False, words, (624, 0))
+    return Source("numpy", lambda: (address, 2500, bits), False, words)
 
 
 def _discover():
@@ -136,11 +171,11 @@ def _discover():
             _names.add("numpy")
             source = _numpy_source(numpy)
             if source is not None:
-                _sources.append(source)
+                _add(source)
     if "torch.cuda" not in _names and _cuda is not None and _cuda.is_initialized():
         _names.add("torch.cuda")
         for i, generator in enumerate(_cuda.default_generators):
-            _sources.append(Source("torch.cuda:%d" % i, _read_torch(generator), True))
+            _add(Source("torch.cuda:%d" % i, _read_torch(generator), True))
 
 
 def arm(torch):
@@ -148,10 +183,8 @@ def arm(torch):
     global _torch, _cuda
     _torch = torch
     _cuda = getattr(torch, "cuda", None)
-    words = _torch_memory(torch.default_generator)
-    telling = () if words is None else (2, 3, 628, 629, 630, 632)
-    _sources.append(Source("torch.cpu", _read_torch(torch.default_generator), True, words, telling))
-    _sources.append(_python_source())
+    _add(Source("torch.cpu", _read_torch(torch.default_generator), True, _torch_memory(torch.default_generator)))
+    _add(_python_source())
     _discover()
     S.on_begin.append(_begin)
     S.armed.append("generator states")
@@ -166,8 +199,9 @@ def _begin():
     if not _wanted():
         return
     _discover()
+    moved = _moved()
     for source in _sources:
-        if source.moved(True) or S.worker is not None:
+        if source in moved or S.worker is not None:
             source.used = True
         if source.used:
             source.record(INIT, "", "")
@@ -183,25 +217,27 @@ def adopt(generator):
         return
     if len(_private) >= PRIVATE:
         oldest = next(iter(_private))
-        _sources.remove(_private.pop(oldest))
+        forgotten = _private.pop(oldest)
+        _sources.remove(forgotten)
+        _asked.remove(forgotten)
     _adopted += 1
     source = Source("generator#%d" % _adopted, _read_torch(generator), True)
     _private[id(generator)] = source  # its reader keeps the generator alive, so the id stays its own
-    _sources.append(source)
+    _add(source)
     source.record(RNG, "", "")
 
 
-def check(consumer, thorough=False):
+def check(consumer):
     """A boundary: what moved since the last one was consumed by `consumer`."""
     if S.level < TENSORS:
         return
-    where = None
-    for source in _sources:
-        if source.moved(thorough):
+    moved = _moved()
+    if moved:
+        where = sites.user()
+        for source in moved:
             source.used = True
-            where = where or sites.user()
             source.record(RNG, consumer, where)
-            core.saw("state")
+        core.saw("state")
 
 
 def confirm():
@@ -209,7 +245,7 @@ def confirm():
     if not _wanted():
         return
     _discover()
-    check("user code", True)
+    check("user code")
     for source in _sources:
         if source.used:
             source.record(RNG, "", "")

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun run: the job with its sources of variation held still, and a word about which were. */
+#include "record.h"
+#include "runs.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/isolate.h>
+#include <twin/stats.h>
+#include <unistd.h>
+
+enum { PAIRS = 3 };
+
+struct run_args {
+    struct tw_record_args record;
+    const char *pin, *factor_file;
+    bool cost;
+};
+
+#define FIELD(f) offsetof(struct run_args, f)
+
+static const struct tw_option options[] = {
+    {"pin", 'p', TW_OPT_STRING, "LIST", "all", "Factors",
+     "what is held still: all, or ids of twinrun factors separated by commas; ID=VALUE, all,-ID, ID=vary:SEED", FIELD(pin)},
+    {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own, in TOML", FIELD(factor_file)},
+    {"cost", 0, TW_OPT_FLAG, NULL, NULL, "Factors",
+     "run the job three times without and three times with the pins, in turn, and say what they cost", FIELD(cost)},
+    TW_RECORD_OPTIONS(run_args, record),
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "say only what could not be pinned although it was asked for", FIELD(record.quiet)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", NULL};
+static const struct tw_pair exits[] = {
+    {"N", "the job's own exit code, or 128 + the number of the signal that killed it"},
+    {"126", "the command was found but could not be executed"},
+    {"127", "the command was not found"},
+    {"2", "bad use of twinrun, such as an unknown factor; the job was not started"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun run -- python train.py", "with everything pinned that can be pinned here"},
+    {"twinrun run --pin all,-threads -- python train.py", "but as many threads as ever"},
+    {"twinrun run --pin hash-seed,seed.torch=7 -- python train.py", "only these two"},
+    {"twinrun run --cost -- python train.py", "and what it costs"},
+    {NULL, NULL},
+};
+
+struct world {
+    struct twin_factors factors;
+    struct twin_world world;
+    struct twin_world_plan plan;
+    char *left_out;
+};
+
+static int make_world(const struct run_args *a, char **argv, struct world *w, struct twin_error *err)
+{
+    int rc = twin_factors_load(a->factor_file, &w->factors, err);
+    if (rc == 0)
+        rc = twin_world_parse(&w->factors, a->pin, &w->world, &w->left_out, err);
+    if (rc == 0)
+        rc = twin_world_plan(&w->world, argv, &w->plan, err);
+    return rc;
+}
+
+static void free_world(struct world *w)
+{
+    twin_world_plan_free(&w->plan);
+    twin_world_free(&w->world);
+    twin_factors_free(&w->factors);
+    tw_free(w->left_out);
+}
+
+/* ---- what came of it */
+
+/* "hash-seed, threads" of one effect; with_why: "threads (process 7 found ...)". */
+static void name_effects(struct tw_buf *b, const char *heading, const struct world *w, const struct twin_world_effect *e, unsigned effects,
+                         enum twin_factor_mode mode, bool with_why)
+{
+    bool any = false;
+    for (size_t i = 0; i < w->world.count; i++) {
+        const struct twin_setting *s = &w->world.setting[i];
+        if (!(effects & 1u << e[i].effect) || s->mode != mode)
+            continue;
+        tw_buf_printf(b, "%s%s%s", any ? ", " : b->len ? "; " : "", any ? "" : heading, s->factor->id);
+        if (with_why && e[i].text) {
+            char *why = tw_printable(e[i].text, strlen(e[i].text));
+            tw_buf_printf(b, " (%s)", why ? why : "");
+            tw_free(why);
+        }
+        any = true;
+    }
+}
+
+#define EFFECT(x) (1u << (TWIN_EFFECT_##x))
+
+/* One line. What failed is said also when quiet: a pin that did not take effect must not pass for one that did. */
+static void report(const struct world *w, const struct twin_run *r, bool quiet)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_world_effect *e = NULL;
+    struct tw_buf b = {0};
+    if (twin_world_effects(&w->world, r, &e, &err) != 0) {
+        tw_trouble(&err, "whether the pins took effect is not known");
+        return;
+    }
+    if (!quiet) {
+        name_effects(&b, "pinned: ", w, e, EFFECT(IN_FORCE), TWIN_PIN, false);
+        name_effects(&b, "shaken: ", w, e, EFFECT(IN_FORCE), TWIN_VARY, false);
+    }
+    for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
+        name_effects(&b, mode == TWIN_PIN ? "NOT pinned: " : "NOT shaken: ", w, e, EFFECT(FAILED), (enum twin_factor_mode)mode, true);
+    if (!quiet) {
+        for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
+            name_effects(&b, mode == TWIN_PIN ? "not known whether pinned: " : "not known whether shaken: ", w, e, EFFECT(UNKNOWN), (enum twin_factor_mode)mode, true);
+        for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
+            name_effects(&b, mode == TWIN_PIN ? "not used by the job: " : "not used by the job, though shaken: ", w, e, EFFECT(NOT_USED),
+                         (enum twin_factor_mode)mode, false);
+        if (w->left_out)
+            tw_buf_printf(&b, "%scannot be pinned here: %s", b.len ? "; " : "", w->left_out);
+        tw_buf_printf(&b, "; run in %s", r->dir);
+    }
+    char *line = tw_buf_steal(&b);
+    if (line && *line)
+        tw_say("%s", line);
+    tw_free(line);
+    twin_world_effects_free(e, w->world.count);
+}
+
+static void apply(const struct world *w, struct twin_launch_options *o)
+{
+    o->env = w->plan.env;
+    o->no_aslr = w->plan.no_aslr;
+    o->on_cpu = w->plan.cpu >= 0;
+    o->cpu = w->plan.cpu;
+    o->hot = w->plan.hot;
+    if (w->plan.argv)
+        o->argv = w->plan.argv;
+}
+
+/* ---- once */
+
+static int run_once(const struct run_args *a, char **argv, const struct world *w)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_transparent t = {0};
+    struct twin_run *r = NULL;
+    struct twin_launch_options o = tw_record_launch(&a->record, argv, &t);
+    apply(w, &o);
+    if (twin_launch(&o, &r, &err) != 0)
+        return tw_record_failed(&t, argv, "unwatched and unpinned", &err);
+    if (r->outcome == TWIN_RUN_NOT_STARTED)
+        tw_say("%s", r->message);
+    else
+        report(w, r, a->record.quiet);
+    int rc = tw_record_exit(r);
+    twin_run_free(r);
+    return rc;
+}
+
+/* ---- three pairs */
+
+struct series {
+    const struct run_args *a;
+    const struct world *w;
+    char **argv;
+    char *spool;          /* every run reads the same stdin */
+    double ratio[PAIRS];
+    size_t pairs;
+    int code;             /* of the first pinned run: the one whose output is shown */
+    bool stop;
+};
+
+/* Wall time of one run; NaN, and stop, when there is no time that could be compared. */
+static double run_timed(struct series *s, bool pinned, bool shown)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_transparent t = {0};
+    struct twin_run *r = NULL;
+    struct twin_launch_options o = tw_record_launch(&s->a->record, s->argv, &t);
+    o.show_output = shown;
+    o.stdin_spool = s->spool;
+    o.label = pinned ? "pinned" : "unpinned";
+    if (pinned)
+        apply(s->w, &o);
+    s->stop = true;
+    if (twin_launch(&o, &r, &err) != 0) {
+        s->code = tw_trouble(&err, "the cost was not measured");
+        return NAN;
+    }
+    if (shown)
+        report(s->w, r, s->a->record.quiet);
+    int code = tw_record_exit(r);
+    if (shown || code != 0)
+        s->code = code;
+    if (code != 0 || r->outcome == TWIN_RUN_INTERRUPTED || r->outcome == TWIN_RUN_NOT_STARTED)
+        tw_say("the cost was not measured: the %s run ended with exit code %d: %s", pinned ? "pinned" : "unpinned", code,
+               *r->message ? r->message : "see twinrun show last");
+    else
+        s->stop = false;
+    double wall = s->stop ? NAN : r->wall_s;
+    twin_run_free(r);
+    return wall;
+}
+
+static void say_cost(const struct series *s)
+{
+    struct twin_estimate e = twin_stats_log_mean_interval(s->ratio, s->pairs, 0.95);
+    tw_say("cost: the pinned job takes %.2f times as long (95%% interval %.2f to %.2f, %zu interleaved pairs on this machine)", e.value, e.interval.low,
+           e.interval.high, s->pairs);
+}
+
+static int run_cost(const struct run_args *a, char **argv, const struct world *w)
+{
+    const char *folder = getenv("TMPDIR");
+    char *spool = tw_path_join(folder && *folder ? folder : "/tmp", "twinrun-stdin-XXXXXX");
+    int fd = spool ? mkstemp(spool) : -1;
+    struct series s = {.a = a, .w = w, .argv = argv, .spool = fd >= 0 ? spool : NULL};
+    if (fd >= 0)
+        close(fd);
+    for (; s.pairs < PAIRS && !s.stop; s.pairs++) {
+        double plain = run_timed(&s, false, false);
+        double pinned = s.stop ? NAN : run_timed(&s, true, s.pairs == 0);
+        if (s.stop)
+            break;
+        s.ratio[s.pairs] = pinned / plain;
+    }
+    if (s.pairs == PAIRS)
+        say_cost(&s);
+    if (fd >= 0)
+        unlink(spool);
+    tw_free(spool);
+    return s.code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct run_args a = {0};
+    struct tw_operands job;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct world w = {.plan = {.cpu = -1}};
+    int rc = tw_options_parse(&tw_command_run, argc, argv, &a, &job);
+    if (rc >= 0)
+        return rc;
+    if (job.count == 0)
+        return tw_bad_use("run", "expected the job's command after --; write: twinrun run -- python train.py");
+    if (make_world(&a, job.items, &w, &err) != 0)
+        rc = tw_trouble(&err, "the job was not started");
+    else
+        rc = a.cost ? run_cost(&a, job.items, &w) : run_once(&a, job.items, &w);
+    free_world(&w);
+    return rc;
+}
+
+const struct tw_command tw_command_run = {
+    "run",
+    "run a job with its sources of variation held still",
+    synopsis,
+    "Runs COMMAND with the factors of --pin held still: seeds, hash salt, threads, instruction set, random bytes of the system, time of "
+    "day, order of folders, address layout and more; twinrun factors lists them. The job's output and exit code are its own. "
+    "At the end one line on stderr says what was pinned, what did not take effect and why, what the job did not use, and what cannot be "
+    "pinned here.\n\n"
+    "Keys and tokens that a job makes while entropy is pinned are known to everyone, and certificates are checked against the pinned "
+    "clock: for jobs that use the network write --pin all,-entropy,-clock.\n\n"
+    "The run is recorded as by twinrun record.",
+    options,
+    TW_OPERANDS_JOB,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether each setting took effect, from what the processes of the run said themselves: a variable may be set again by a shell on
+ * the way, a pin may come too late, a library may never be loaded. Sources: the run folder's `factors` (docs/format/run-folder.md),
+ * `faults`, `processes`, and what the launcher says of itself in run.json.
+ */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES_MAX = 64 << 20 };
+
+struct line { const char *pid, *key, *value; };
+
+struct said {
+    char *factors, *faults, *processes; /* the files; NULL when absent */
+    struct line *line;
+    size_t count;
+    bool python;  /* a Python process was armed */
+    size_t armed, unarmed;
+    const struct twin_run_process *unarmed_one;
+};
+
+/* ---- reading */
+
+static int read_entry(const struct twin_run *run, const char *name, char **data, struct twin_error *err)
+{
+    struct twin_error why = TWIN_ERROR_INIT;
+    size_t bytes;
+    char *path = tw_path_join(run->dir, name);
+    int rc = path ? tw_read_file(path, FILE_BYTES_MAX, data, &bytes, &why) : TWIN_ENOMEM;
+    tw_free(path);
+    if (rc == TWIN_ENOENT) /* nothing was said: an ordinary case */
+        return 0;
+    return rc ? twin_error_set(err, rc, "%s", rc == TWIN_ENOMEM ? "out of memory reading what the agents said" : why.message) : 0;
+}
+
+/* pid TAB rank TAB role TAB key TAB value; a line that is not of this form (cut by a full disk) is passed over. */
+static bool split(char *text, struct line *out)
+{
+    char *field[5] = {text};
+    for (int i = 1; i < 5; i++) {
+        field[i] = strchr(field[i - 1], '\t');
+        if (!field[i])
+            return false;
+        *field[i]++ = '\0';
+    }
+    *out = (struct line){field[0], field[3], field[4]};
+    return true;
+}
+
+static int read_lines(struct said *s, struct twin_error *err)
+{
+    size_t n = 1;
+    for (const char *p = s->factors; p && *p; p++)
+        n += *p == '\n';
+    s->line = tw_calloc(n, sizeof *s->line);
+    if (!s->line)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading what the agents said");
+    char *save = NULL;
+    for (char *text = s->factors ? strtok_r(s->factors, "\n", &save) : NULL; text; text = strtok_r(NULL, "\n", &save))
+        if (split(text, &s->line[s->count]))
+            s->count++;
+    return 0;
+}
+
+/* "pid ppid start kind argv"; kind is python only once the Python half records something there. */
+static bool any_python(const char *processes)
+{
+    for (const char *p = processes; p && *p;) {
+        size_t n = strcspn(p, "\n");
+        char kind[16] = "", program[256] = "";
+        if (sscanf(p, "%*d %*d %*u %15s %255s", kind, program) >= 1) {
+            const char *slash = strrchr(program, '/');
+            if (strcmp(kind, "python") == 0 || tw_starts(slash ? slash + 1 : program, "python"))
+                return true;
+        }
+        p += n + (p[n] == '\n');
+    }
+    return false;
+}
+
+static int listen(struct said *s, const struct twin_run *run, struct twin_error *err)
+{
+    *s = (struct said){0};
+    int rc = read_entry(run, "factors", &s->factors, err);
+    if (rc == 0)
+        rc = read_entry(run, "faults", &s->faults, err);
+    if (rc == 0)
+        rc = read_entry(run, "processes", &s->processes, err);
+    if (rc == 0)
+        rc = read_lines(s, err);
+    if (rc != 0)
+        return rc;
+    s->python = any_python(s->processes);
+    for (size_t i = 0; i < run->process_count; i++) {
+        s->armed += run->processes[i].armed;
+        if (!run->processes[i].armed && !s->unarmed++)
+            s->unarmed_one = &run->processes[i];
+    }
+    return 0;
+}
+
+static void forget(struct said *s)
+{
+    tw_free(s->factors);
+    tw_free(s->faults);
+    tw_free(s->processes);
+    tw_free(s->line);
+}
+
+/* ---- judging */
+
+static int judge(struct twin_world_effect *e, enum twin_effect effect, char *text, struct twin_error *err)
+{
+    tw_free(e->text);
+    e->effect = effect;
+    e->text = text;
+    return text ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+}
+
+static int no_agent(struct twin_world_effect *e, const struct said *s, enum twin_effect effect, const char *what, struct twin_error *err)
+{
+    const struct twin_run_process *p = s->unarmed_one;
+    return judge(e, effect, p ? tw_printf("%s: process %d (%.60s) does not carry the agent: %s", what, p->pid, p->argv, p->why ? p->why : "why is not known")
+                              : tw_printf("%s: no process carries the agent", what), err);
+}
+
+/* Variables as they arrived, against those that were set. */
+static int judge_environment(struct twin_world_effect *e, const struct twin_setting *setting, const struct said *s, struct twin_error *err)
+{
+    char **expected = NULL;
+    size_t count = 0, seen = 0;
+    int rc = tw_factor_environment(setting, &expected, &count, err);
+    e->effect = TWIN_EFFECT_IN_FORCE;
+    for (size_t i = 0; rc == 0 && i < count && e->effect == TWIN_EFFECT_IN_FORCE; i++) {
+        size_t n = strcspn(expected[i], "=");
+        for (size_t k = 0; rc == 0 && k < s->count; k++) {
+            const struct line *l = &s->line[k];
+            bool set = tw_starts(l->key, "env."), unset = tw_starts(l->key, "unset.");
+            const char *name = l->key + (set ? 4 : unset ? 6 : 0);
+            if (!(set || unset) || strlen(name) != n || memcmp(name, expected[i], n) != 0)
+                continue;
+            seen++;
+            if (set && strcmp(l->value, expected[i] + n + 1) == 0)
+                continue;
+            rc = judge(e, TWIN_EFFECT_FAILED,
+                       set ? tw_printf("process %s found %s=%.60s instead of %s: set again on the way", l->pid, name, l->value, expected[i] + n + 1)
+                           : tw_printf("process %s found %s unset", l->pid, name), err);
+            break;
+        }
+    }
+    if (rc == 0 && e->effect == TWIN_EFFECT_IN_FORCE)
+        rc = count == 0    ? judge(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err)
+             : seen == 0   ? no_agent(e, s, TWIN_EFFECT_UNKNOWN, "set, but not seen to arrive", err)
+                           : judge(e, TWIN_EFFECT_IN_FORCE, tw_strdup(expected[0]), err);
+    tw_list_free(expected);
+    return rc;
+}
+
+/* "pid TWINRUN_FACTORS: malloc is off: ...": the fault that concerns this factor, or NULL. *n: its length. */
+static const char *fault_about(const struct said *s, const char *word, size_t *n)
+{
+    char own[64];
+    snprintf(own, sizeof own, "TWINRUN_FACTORS: %s is off", word);
+    for (const char *p = s->faults; p && *p;) {
+        size_t length = strcspn(p, "\n");
+        const char *at = memmem(p, length, own, strlen(own));
+        if (!at)
+            at = memmem(p, length, "TWINRUN_FACTORS: everything is off", 34);
+        if (at) {
+            at += strlen("TWINRUN_FACTORS: ");
+            *n = length - (size_t)(at - p);
+            return at;
+        }
+        p += length + (p[length] == '\n');
+    }
+    return NULL;
+}
+
+/* The lines effect.NAME: one "failed: ..." is a failure, whatever the others say. *used: how many said that it is in force. */
+static int judge_lines(struct twin_world_effect *e, const char *name, const struct said *s, size_t *used, struct twin_error *err)
+{
+    char key[96];
+    const struct line *one = NULL;
+    *used = 0;
+    snprintf(key, sizeof key, "effect.%s", name);
+    for (size_t i = 0; i < s->count; i++) {
+        const struct line *l = &s->line[i];
+        if (strcmp(l->key, key) != 0)
+            continue;
+        if (tw_starts(l->value, "failed:"))
+            return judge(e, TWIN_EFFECT_FAILED, tw_printf("process %s:%.200s", l->pid, l->value + strlen("failed:")), err);
+        one = l;
+        ++*used;
+    }
+    if (!one)
+        return 0;
+    return judge(e, TWIN_EFFECT_IN_FORCE, *used > 1 ? tw_printf("%.200s, in %zu processes", one->value, *used) : tw_printf("%.200s", one->value), err);
+}
+
+static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec, const struct twin_run *run, const struct said *s, struct twin_error *err)
+{
+    size_t used, n = 0;
+    bool needs_hot = strcmp(spec->word, "malloc") == 0;
+    const char *fault = fault_about(s, spec->word, &n);
+    if (needs_hot && run->hot.asked && !run->hot.done)
+        return judge(e, TWIN_EFFECT_FAILED, tw_printf("%s", run->hot.why ? run->hot.why : "libtwinrun_hot.so is not preloaded"), err);
+    if (fault)
+        return judge(e, TWIN_EFFECT_FAILED, tw_printf("%.*s", (int)(n < 200 ? n : 200), fault), err);
+    int rc = judge_lines(e, spec->word, s, &used, err);
+    if (rc != 0 || e->text)
+        return rc;
+    if (s->armed == 0)
+        return no_agent(e, s, TWIN_EFFECT_FAILED, "not in force", err);
+    if (s->unarmed)
+        return no_agent(e, s, TWIN_EFFECT_UNKNOWN, "no armed process asked for it", err);
+    return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("nothing asked for it"), err);
+}
+
+static int judge_python(struct twin_world_effect *e, const struct twin_factor *f, const struct said *s, struct twin_error *err)
+{
+    size_t used;
+    int rc = judge_lines(e, f->id, s, &used, err);
+    if (rc != 0 || e->text)
+        return rc;
+    if (!s->python && s->armed == 0)
+        return no_agent(e, s, TWIN_EFFECT_FAILED, "not in force", err);
+    return judge(e, TWIN_EFFECT_NOT_USED, s->python ? tw_printf("no process used %s", f->needs && strcmp(f->needs, "python") != 0 ? f->needs : "it") : tw_strdup("no Python process"),
+                 err);
+}
+
+static int judge_held(struct twin_world_effect *e, const struct twin_run_hold *h, const char *key, const char *expected, const struct said *s,
+                      struct twin_error *err)
+{
+    if (!h->asked || !h->done)
+        return judge(e, TWIN_EFFECT_FAILED, tw_strdup(h->why ? h->why : "the launcher was not asked for it"), err);
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->line[i].key, key) == 0 && strcmp(s->line[i].value, expected) != 0)
+            return judge(e, TWIN_EFFECT_FAILED, tw_printf("process %s has %s %.60s instead of %s: changed on the way", s->line[i].pid, strchr(key, '.') + 1,
+                                                          s->line[i].value, expected), err);
+    return judge(e, TWIN_EFFECT_IN_FORCE, tw_printf("%s %s", strchr(key, '.') + 1, expected), err);
+}
+
+static int judge_setting(struct twin_world_effect *e, const struct twin_setting *setting, const struct twin_run *run, const struct said *s,
+                         struct twin_error *err)
+{
+    const struct twin_factor *f = setting->factor;
+    const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
+    char expected[32];
+    size_t used;
+    if (f->edits && f->edits->from)
+        return judge(e, TWIN_EFFECT_IN_FORCE, tw_printf("argument %s", setting->mode == TWIN_VARY ? f->edits->vary_to : f->edits->to), err);
+    switch (tw_factor_channel(f)) {
+    case TW_BY_LIBC: return judge_libc(e, spec, run, s, err);
+    case TW_BY_PYTHON: return judge_python(e, f, s, err);
+    case TW_BY_LAYOUT: return judge_held(e, &run->aslr, "held.layout", "fixed", s, err);
+    case TW_BY_PROCESSOR:
+        snprintf(expected, sizeof expected, "1 from %d", run->cpu);
+        return judge_held(e, &run->affinity, "held.processors", expected, s, err);
+    case TW_BY_ENVIRONMENT:
+    case TW_BY_EDITS: break;
+    default: return judge(e, TWIN_EFFECT_FAILED, tw_strdup(f->unavailable ? f->unavailable : "nothing applies it"), err);
+    }
+    bool python_only = f->needs && strcmp(f->id, "hash-seed") == 0;
+    if (python_only && !s->python && s->armed && !s->unarmed)
+        return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("no Python process"), err);
+    int rc = judge_environment(e, setting, s, err);
+    if (rc != 0 || e->effect != TWIN_EFFECT_IN_FORCE)
+        return rc;
+    return judge_lines(e, f->id, s, &used, err); /* what the Python agent says weighs more than the variable */
+}
+
+int twin_world_effects(const struct twin_world *w, const struct twin_run *run, struct twin_world_effect **out, struct twin_error *err)
+{
+    struct said s;
+    *out = tw_calloc(w->count + 1, sizeof **out);
+    if (!*out)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    int rc = listen(&s, run, err);
+    for (size_t i = 0; rc == 0 && i < w->count; i++)
+        rc = judge_setting(&(*out)[i], &w->setting[i], run, &s, err);
+    forget(&s);
+    if (rc != 0) {
+        twin_world_effects_free(*out, w->count);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void twin_world_effects_free(struct twin_world_effect *e, size_t count)
+{
+    for (size_t i = 0; e && i < count; i++)
+        tw_free(e[i].text);
+    tw_free(e);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_ISOLATE_INTERNAL_H
+#define TW_ISOLATE_INTERNAL_H
+/*
+ * Inside of the isolate room: factors and worlds.
+ *
+ *   factors.c      the table of factors, and what of it is to be had here
+ *   factor_file.c  the user's own factors, from TOML
+ *   world.c        a list of settings, parsed
+ *   plan.c         what a world means for a launch: environment, agents, launcher, arguments
+ *   effects.c      whether each setting took effect, from what the processes of a run said
+ */
+#include "base.h"
+
+#include <twin/isolate.h>
+
+/* Who applies a factor. */
+enum tw_channel {
+    TW_BY_NOBODY,      /* cannot be set: the row says why */
+    TW_BY_ENVIRONMENT, /* variables (tw_factor_environment) */
+    TW_BY_LIBC,        /* TWINRUN_FACTORS: `word` */
+    TW_BY_PYTHON,      /* TWINRUN_PINS, under the factor's id */
+    TW_BY_LAYOUT,      /* launcher: no_aslr */
+    TW_BY_PROCESSOR,   /* launcher: on_cpu */
+    TW_BY_EDITS        /* factor file */
+};
+
+/* What must be here for a factor to be available, beside its channel. */
+enum tw_condition { TW_ALWAYS, TW_GPU };
+
+struct tw_spec {
+    struct twin_factor factor;
+    enum tw_channel channel;
+    bool python_too;        /* the Python agent applies it as well, beside the environment */
+    const char *word;       /* TW_BY_LIBC: the agent's name of it */
+    enum tw_condition condition;
+    bool valued;            /* a pin takes a number: 0 (default) to max */
+    uint64_t max, initial;  /* initial: what 0 stands for */
+};
+
+/* The row of a built-in factor; NULL for one of a file. */
+const struct tw_spec *tw_spec_of(const struct twin_factor *f);
+enum tw_channel tw_factor_channel(const struct twin_factor *f);
+
+/* What a factor of a file changes: variables, or one argument. */
+struct tw_factor_edits {
+    char **env, **vary_env;   /* "NAME=value", NULL-terminated; NULL when none */
+    char *from, *to;          /* the first argument equal to `from` becomes `to` */
+    char *vary_from, *vary_to;
+    char *strings[8];         /* owns the factor's texts */
+    size_t string_count;
+};
+int tw_factor_file_load(const char *path, struct twin_factors *out, struct twin_error *err);
+void tw_factor_edits_free(struct tw_factor_edits *e);
+void tw_list_free(char **list); /* NULL-terminated */
+
+/* Growing list of strings, NULL-terminated. Takes text over, also on failure; NULL text is out of memory. */
+int tw_list_add(char ***list, size_t *count, char *text, struct twin_error *err);
+
+/* The variables that a setting means, added to the list; none for other channels. */
+int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err);
+/* The processor that an affinity setting means: the one asked for, else the first that we may run on. */
+int tw_factor_processor(const struct twin_setting *s);
+
+/* Instruction sets, narrow to wide. */
+enum tw_isa { TW_ISA_DEFAULT, TW_ISA_AVX2, TW_ISA_AVX512 };
+enum tw_isa tw_isa_widest(void);
+#endif

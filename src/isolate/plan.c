@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a world means for a launch. */
+#include "internal.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- processor */
+
+enum tw_isa tw_isa_widest(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return TW_ISA_AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return TW_ISA_AVX2;
+#endif
+    return TW_ISA_DEFAULT;
+}
+
+int tw_factor_processor(const struct twin_setting *s)
+{
+    cpu_set_t may;
+    if (sched_getaffinity(0, sizeof may, &may) != 0 || s->seed >= CPU_SETSIZE || CPU_ISSET((size_t)s->seed, &may))
+        return s->seed < CPU_SETSIZE ? (int)s->seed : 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET((size_t)cpu, &may))
+            return cpu;
+    return 0;
+}
+
+/* ---- variables */
+
+static unsigned threads_of(const struct twin_setting *s)
+{
+    if (s->mode == TWIN_VARY)
+        return 1 + (unsigned)((s->seed + 1) % 4); /* seed 0: two, which is not what the pin has */
+    return s->seed ? (unsigned)s->seed : 1;
+}
+
+/* Pin: AVX2 where there is one, which most machines share. Variation: the others that this processor has, in turn. */
+static enum tw_isa isa_of(const struct twin_setting *s)
+{
+    enum tw_isa widest = tw_isa_widest(), pinned = widest > TW_ISA_AVX2 ? TW_ISA_AVX2 : widest;
+    if (s->mode == TWIN_PIN)
+        return s->seed && s->seed - 1 <= (uint64_t)widest ? (enum tw_isa)(s->seed - 1) : pinned;
+    unsigned others = (unsigned)widest;
+    if (!others)
+        return pinned;
+    unsigned pick = (unsigned)(s->seed % others);
+    return (enum tw_isa)(pick >= (unsigned)pinned ? pick + 1 : pick);
+}
+
+struct list { char ***v; size_t *n; struct twin_error *err; int rc; };
+
+static void add(struct list *l, char *text)
+{
+    if (l->rc == 0)
+        l->rc = tw_list_add(l->v, l->n, text, l->err);
+    else
+        tw_free(text);
+}
+
+/* MKL ignores every branch but AUTO and COMPATIBLE on processors of other makers (its developer guide); AUTO is held still, too. */
+static void add_isa(struct list *l, enum tw_isa isa)
+{
+    static const char *const aten[] = {"default", "avx2", "avx512"};
+    add(l, tw_printf("ATEN_CPU_CAPABILITY=%s", aten[isa]));
+#if defined(__x86_64__)
+    static const char *const onednn[] = {"SSE41", "AVX2", "AVX512_CORE"};
+    static const char *const mkl[] = {"SSE4_2", "AVX2", "AVX512"};
+    static const char *const openblas[] = {"Nehalem", "Haswell", "SkylakeX"};
+    __builtin_cpu_init();
+    bool intel = __builtin_cpu_is("intel");
+    add(l, tw_printf("ONEDNN_MAX_CPU_ISA=%s", onednn[isa]));
+    add(l, tw_printf("DNNL_MAX_CPU_ISA=%s", onednn[isa]));
+    add(l, tw_printf("MKL_CBWR=%s", intel ? mkl[isa] : isa == TW_ISA_DEFAULT ? "COMPATIBLE" : "AUTO"));
+    add(l, tw_printf("OPENBLAS_CORETYPE=%s", openblas[isa]));
+#elif defined(__aarch64__)
+    add(l, tw_strdup("OPENBLAS_CORETYPE=ARMV8"));
+#endif
+}
+
+/* Factors whose variables do not depend on the setting. */
+static const struct { const char *id; const char *entries[6]; } fixed[] = {
+    {"tf32", {"NVIDIA_TF32_OVERRIDE=0"}},
+    {"cublas-workspace", {"CUBLAS_WORKSPACE_CONFIG=:4096:8"}},
+    {"autotune", {"TORCHINDUCTOR_MAX_AUTOTUNE=0", "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=0", "TORCHINDUCTOR_DETERMINISTIC=1"}},
+    /* Open MPI: 4 is the ring; it is heard only with the dynamic rules. */
+    {"collective-algorithm",
+     {"NCCL_ALGO=Ring", "NCCL_PROTO=Simple", "OMPI_MCA_coll_tuned_use_dynamic_rules=1", "OMPI_MCA_coll_tuned_allreduce_algorithm=4"}},
+};
+
+int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err)
+{
+    const struct twin_factor *f = s->factor;
+    struct list l = {list, count, err, 0};
+    if (f->edits) {
+        char **entries = s->mode == TWIN_VARY ? f->edits->vary_env : f->edits->env;
+        for (size_t i = 0; entries && entries[i]; i++)
+            add(&l, tw_strdup(entries[i]));
+    } else if (strcmp(f->id, "hash-seed") == 0) {
+        /* 0 is "no salt at all": variations stay away from it. */
+        uint64_t salt = s->mode == TWIN_VARY ? 1 + s->seed % 4294967295u : s->seed % 4294967296u;
+        add(&l, tw_printf("PYTHONHASHSEED=%llu", (unsigned long long)salt));
+    } else if (strcmp(f->id, "threads") == 0) {
+        static const char *const names[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            add(&l, tw_printf("%s=%u", names[i], threads_of(s)));
+    } else if (strcmp(f->id, "isa") == 0) {
+        add_isa(&l, isa_of(s));
+    }
+    for (size_t i = 0; !f->edits && i < sizeof fixed / sizeof fixed[0]; i++)
+        for (size_t k = 0; strcmp(fixed[i].id, f->id) == 0 && fixed[i].entries[k]; k++)
+            add(&l, tw_strdup(fixed[i].entries[k]));
+    return l.rc;
+}
+
+/* ---- agents */
+
+static void append(struct tw_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void append(struct tw_buf *b, const char *format, ...)
+{
+    va_list ap;
+    if (b->len)
+        tw_buf_puts(b, ",");
+    va_start(ap, format);
+    tw_buf_vprintf(b, format, ap);
+    va_end(ap);
+}
+
+static void add_libc(struct tw_buf *b, const struct tw_spec *spec, const struct twin_setting *s)
+{
+    uint64_t value = s->seed ? s->seed : spec->initial;
+    if (s->mode == TWIN_VARY)
+        append(b, "%s=vary:%llu", spec->word, (unsigned long long)s->seed);
+    else if (spec->valued)
+        append(b, "%s=pin:%llu", spec->word, (unsigned long long)value);
+    else
+        append(b, "%s=pin", spec->word);
+}
+
+static void add_python(struct tw_buf *b, const struct tw_spec *spec, const struct twin_setting *s)
+{
+    const char *id = s->factor->id;
+    if (strcmp(id, "threads") == 0)
+        append(b, "%s=pin:%u", id, threads_of(s)); /* as many as in the variables, whoever chose them */
+    else if (s->mode == TWIN_VARY)
+        append(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
+    else if (spec->valued)
+        append(b, "%s=pin:%llu", id, (unsigned long long)s->seed);
+    else
+        append(b, "%s=pin", id);
+}
+
+/* ---- arguments */
+
+static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *out, char *const *argv, struct twin_error *err)
+{
+    const struct tw_factor_edits *e = s->factor->edits;
+    const char *from = s->mode == TWIN_VARY ? e->vary_from : e->from, *to = s->mode == TWIN_VARY ? e->vary_to : e->to;
+    size_t count = 0;
+    if (!from)
+        return 0;
+    bool copied = out->argv != NULL; /* by a factor before this one */
+    for (size_t i = 0; !copied && argv[i]; i++) {
+        int rc = tw_list_add(&out->argv, &count, tw_strdup(argv[i]), err);
+        if (rc != 0)
+            return rc;
+    }
+    for (size_t i = 0; out->argv && out->argv[i]; i++)
+        if (strcmp(out->argv[i], from) == 0) {
+            char *copy = tw_strdup(to);
+            if (!copy)
+                return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+            tw_free(out->argv[i]);
+            out->argv[i] = copy;
+            return 0;
+        }
+    return twin_error_set(err, TWIN_EINVAL, "%s: the command has no argument \"%s\" to replace", s->factor->id, from);
+}
+
+/* ---- all of it */
+
+static int plan_setting(const struct twin_setting *s, char *const *argv, struct twin_world_plan *out, struct tw_buf *libc, struct tw_buf *python,
+                        struct twin_error *err)
+{
+    const struct tw_spec *spec = s->factor->edits ? NULL : tw_spec_of(s->factor);
+    if (s->mode == TWIN_FREE)
+        return 0;
+    if (s->factor->unavailable || (!spec && !s->factor->edits))
+        return twin_error_set(err, TWIN_EUNSUPPORTED, "%s cannot be set: %s", s->factor->id, s->factor->unavailable ? s->factor->unavailable : "nothing applies it");
+    int rc = tw_factor_environment(s, &out->env, &out->env_count, err);
+    if (rc == 0 && s->factor->edits)
+        rc = edit_arguments(s, out, argv, err);
+    if (rc != 0 || !spec)
+        return rc;
+    if (spec->channel == TW_BY_LIBC)
+        add_libc(libc, spec, s);
+    if (spec->channel == TW_BY_PYTHON || spec->python_too)
+        add_python(python, spec, s);
+    out->hot |= spec->word && (strcmp(spec->word, "malloc") == 0 || strcmp(spec->word, "schedule") == 0);
+    out->no_aslr |= spec->channel == TW_BY_LAYOUT;
+    if (spec->channel == TW_BY_PROCESSOR)
+        out->cpu = tw_factor_processor(s);
+    return 0;
+}
+
+/* Which variables were set: the agent says what arrived (docs/format/run-folder.md). */
+static char *held_names(const struct twin_world_plan *plan)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "TWINRUN_HELD=");
+    for (size_t i = 0; i < plan->env_count; i++)
+        tw_buf_printf(&b, "%s%.*s", i ? "," : "", (int)strcspn(plan->env[i], "="), plan->env[i]);
+    return tw_buf_steal(&b);
+}
+
+static int add_agents(struct twin_world_plan *out, struct tw_buf *libc, struct tw_buf *python, struct twin_error *err)
+{
+    int rc = tw_list_add(&out->env, &out->env_count, held_names(out), err);
+    if (rc == 0 && libc->len)
+        rc = tw_list_add(&out->env, &out->env_count, tw_printf("TWINRUN_FACTORS=%s", libc->data), err);
+    if (rc == 0 && python->len)
+        rc = tw_list_add(&out->env, &out->env_count, tw_printf("TWINRUN_PINS=%s", python->data), err);
+    if (rc == 0 && (libc->failed || python->failed))
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    return rc;
+}
+
+int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_world_plan *out, struct twin_error *err)
+{
+    struct tw_buf libc = {0}, python = {0};
+    int rc = 0;
+    *out = (struct twin_world_plan){.cpu = -1};
+    for (size_t i = 0; rc == 0 && i < w->count; i++)
+        rc = plan_setting(&w->setting[i], argv, out, &libc, &python, err);
+    if (rc == 0 && w->count)
+        rc = add_agents(out, &libc, &python, err);
+    tw_buf_free(&libc);
+    tw_buf_free(&python);
+    if (rc != 0)
+        twin_world_plan_free(out);
+    return rc;
+}
+
+void twin_world_plan_free(struct twin_world_plan *p)
+{
+    tw_list_free(p->env);
+    tw_list_free(p->argv);
+    *p = (struct twin_world_plan){.cpu = -1};
+}

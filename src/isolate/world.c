@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A list of settings as a person types it: "all,-threads", "hash-seed,threads=4", "noise=vary:3". */
+#include "internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct parse {
+    const struct twin_factors *f;
+    struct twin_setting *slot; /* one per factor, in the table's order */
+    bool all;
+    struct twin_error *err;
+};
+
+static int unknown(const struct parse *p, const char *id)
+{
+    const char **names = tw_calloc(p->f->count + 1, sizeof *names);
+    for (size_t i = 0; names && i < p->f->count; i++)
+        names[i] = p->f->factor[i].id;
+    const char *near = names ? tw_nearest(id, names) : NULL;
+    int rc = twin_error_set(p->err, TWIN_EINVAL, "unknown factor \"%s\"%s%s%s; twinrun factors lists them", id, near ? "; did you mean " : "", near ? near : "",
+                            near ? "?" : "");
+    tw_free(names);
+    return rc;
+}
+
+/* The words of isa stand for numbers. */
+static bool isa_value(const char *text, uint64_t *value)
+{
+    static const char *const names[] = {"", "default", "avx2", "avx512"};
+    for (uint64_t i = 1; i < 4; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *value = i;
+            return i == 1 || i - 1 <= (uint64_t)tw_isa_widest();
+        }
+    return false;
+}
+
+static int pin_value(const struct parse *p, const struct twin_factor *f, const char *text, uint64_t *value)
+{
+    const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
+    if (!spec || !spec->valued)
+        return twin_error_set(p->err, TWIN_EINVAL, "%s takes no value: expected %s%s%s%s, found \"%s\"", f->id, f->pin ? f->id : "", f->pin && f->vary ? " or " : "",
+                              f->vary ? f->id : "", f->vary ? "=vary:SEED" : "", text);
+    if (strcmp(f->id, "isa") == 0)
+        return isa_value(text, value) ? 0 : twin_error_set(p->err, TWIN_EINVAL, "isa: expected an instruction set of this processor (default, avx2, avx512), found \"%s\"", text);
+    if (tw_parse_u64(text, spec->max, value) != 0)
+        return twin_error_set(p->err, TWIN_EINVAL, "%s: expected a whole number from 0 to %llu%s, found \"%s\"", f->id, (unsigned long long)spec->max,
+                              f->vary ? ", or vary:SEED" : "", text);
+    if (spec->channel == TW_BY_PROCESSOR) {
+        cpu_set_t may;
+        if (sched_getaffinity(0, sizeof may, &may) == 0 && *value && !CPU_ISSET((size_t)*value, &may))
+            return twin_error_set(p->err, TWIN_EINVAL, "%s: this process may not run on processor %llu", f->id, (unsigned long long)*value);
+    }
+    return 0;
+}
+
+static int set_mode(const struct parse *p, struct twin_setting *s, const char *value)
+{
+    const struct twin_factor *f = s->factor;
+    if (f->unavailable)
+        return twin_error_set(p->err, TWIN_EUNSUPPORTED, "%s cannot be set: %s", f->id, f->unavailable);
+    s->seed = 0;
+    if (value && strncmp(value, "vary", 4) == 0 && (value[4] == '\0' || value[4] == ':')) {
+        if (!f->vary)
+            return twin_error_set(p->err, TWIN_EINVAL, "%s can only be held still, not shaken; leave it out to set it free", f->id);
+        if (value[4] && tw_parse_u64(value + 5, UINT64_MAX, &s->seed) != 0)
+            return twin_error_set(p->err, TWIN_EINVAL, "%s: expected vary:SEED, a whole number, found \"%s\"", f->id, value);
+        s->mode = TWIN_VARY;
+        return 0;
+    }
+    if (!f->pin)
+        return twin_error_set(p->err, TWIN_EINVAL, "%s cannot be held still, only shaken: %s=vary:SEED", f->id, f->id);
+    s->mode = TWIN_PIN;
+    if (value && strcmp(value, "pin") == 0)
+        value = NULL;
+    else if (value && strncmp(value, "pin:", 4) == 0)
+        value += 4;
+    return value ? pin_value(p, f, value, &s->seed) : 0;
+}
+
+static int take_item(struct parse *p, char *item)
+{
+    bool without = *item == '-';
+    char *value = strchr(item, '=');
+    if (value && !without)
+        *value++ = '\0';
+    if (strcmp(item, "all") == 0 && !value) {
+        for (size_t i = 0; i < p->f->count; i++)
+            if (!p->f->factor[i].unavailable && p->f->factor[i].pin && p->slot[i].mode == TWIN_FREE)
+                p->slot[i].mode = TWIN_PIN;
+        p->all = true;
+        return 0;
+    }
+    const struct twin_factor *f = twin_factor_find(p->f, item + without);
+    if (!f)
+        return unknown(p, item + without);
+    struct twin_setting *s = &p->slot[f - p->f->factor];
+    if (!without)
+        return set_mode(p, s, value);
+    s->mode = TWIN_FREE;
+    s->seed = 1; /* left out on purpose: not worth a word */
+    return 0;
+}
+
+static int take_list(struct parse *p, const char *list)
+{
+    int rc = 0;
+    if (!*list)
+        return twin_error_set(p->err, TWIN_EINVAL, "expected all, or factors separated by commas, found nothing");
+    for (const char *at = list; rc == 0;) {
+        size_t n = strcspn(at, ",");
+        char *item = tw_strndup(at, n);
+        if (!item)
+            rc = twin_error_set(p->err, TWIN_ENOMEM, "out of memory");
+        else if (n == 0)
+            rc = twin_error_set(p->err, TWIN_EINVAL, "expected a factor between the commas of \"%s\"", list);
+        else
+            rc = take_item(p, item);
+        tw_free(item);
+        if (!at[n])
+            break;
+        at += n + 1;
+    }
+    return rc;
+}
+
+static const char *why_left_out(const struct twin_setting *s)
+{
+    if (s->mode != TWIN_FREE || s->seed == 1)
+        return NULL;
+    return s->factor->unavailable ? s->factor->unavailable : "it can only be shaken";
+}
+
+/* "tf32, seed.cuda (no GPU driver here); noise (it can only be shaken)": factors of one reason together. */
+static int name_left_out(const struct parse *p, char **out)
+{
+    struct tw_buf b = {0};
+    *out = NULL;
+    for (size_t i = 0; i < p->f->count; i++) {
+        const char *why = why_left_out(&p->slot[i]), *other;
+        bool told = false;
+        for (size_t k = 0; why && k < i && !told; k++)
+            told = (other = why_left_out(&p->slot[k])) && strcmp(other, why) == 0;
+        if (!why || told)
+            continue;
+        tw_buf_puts(&b, b.len ? "; " : "");
+        bool first = true;
+        for (size_t k = i; k < p->f->count; k++)
+            if ((other = why_left_out(&p->slot[k])) && strcmp(other, why) == 0) {
+                tw_buf_printf(&b, "%s%s", first ? "" : ", ", p->f->factor[k].id);
+                first = false;
+            }
+        tw_buf_printf(&b, " (%s)", why);
+    }
+    if (!b.len && !b.failed)
+        return 0;
+    *out = tw_buf_steal(&b);
+    return *out ? 0 : twin_error_set(p->err, TWIN_ENOMEM, "out of memory");
+}
+
+int twin_world_parse(const struct twin_factors *f, const char *list, struct twin_world *out, char **left_out, struct twin_error *err)
+{
+    struct parse p = {.f = f, .err = err, .slot = tw_calloc(f->count + 1, sizeof *p.slot)};
+    *out = (struct twin_world){0};
+    if (left_out)
+        *left_out = NULL;
+    if (!p.slot)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    for (size_t i = 0; i < f->count; i++)
+        p.slot[i].factor = &f->factor[i];
+    int rc = take_list(&p, list);
+    if (rc == 0 && left_out && p.all)
+        rc = name_left_out(&p, left_out);
+    if (rc != 0) {
+        tw_free(p.slot);
+        return rc;
+    }
+    for (size_t i = 0; i < f->count; i++)
+        if (p.slot[i].mode != TWIN_FREE)
+            p.slot[out->count++] = p.slot[i];
+    out->setting = p.slot;
+    return 0;
+}
+
+void twin_world_free(struct twin_world *w)
+{
+    tw_free(w->setting);
+    *w = (struct twin_world){0};
+}

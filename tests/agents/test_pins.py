@@ -1,0 +1,536 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TWINRUN_PINS: each pin makes two processes equal, vary makes them differ by its seed, and without it the job is natural."""
+import glob
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import FULL
+
+# The oldest and the newest that are supported, where there are such.
+OTHERS = [glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))[:1] for version in ("3.8", "3.13")]
+PYTHONS = [sys.executable, *(path for found in OTHERS for path in found)]
+
+
+class Job:
+    """How a job under `twinrun record` ended, and the lines of its `factors`: (pid, rank, role, key, text)."""
+
+    def __init__(self, result, home):
+        self.result, self.out, self.err = result, result.out, result.err
+        run = max((home / "runs").iterdir(), key=lambda folder: (folder / "run.json").stat().st_mtime_ns)
+        path = run / "factors"
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.factors = [tuple(line.split("\t")) for line in lines]
+        assert all(len(fields) == 5 for fields in self.factors), lines
+        self.effects = [(key[7:], text) for _pid, _rank, _role, key, text in self.factors if key.startswith("effect.")]
+
+    def texts(self, name):
+        return [text for key, text in self.effects if key == name]
+
+
+@pytest.fixture
+def job(twinrun, home, script):
+    """job(text, pins, python, options, env) runs the script under `twinrun record` and expects exit code 0 (or `rc`)."""
+
+    def call(text, pins=None, python=sys.executable, options=(), env=None, rc=0, command=None):
+        path = script("job.py", text)
+        argv = command or [python, *options, path]
+        result = twinrun("record", "--quiet", "--", *argv, env={"TWINRUN_PINS": pins, **(env or {})})
+        assert result.rc == rc, result
+        return Job(result, home)
+
+    return call
+
+
+def pinned_and_shaken(job, text, name, **kwargs):
+    """The contract of a seed: equal with pin, natural without, by the seed with vary. Returns the pinned job."""
+    first, again = job(text, name + "=pin", **kwargs), job(text, name + "=pin", **kwargs)
+    one, same, other = (job(text, "%s=vary:%d" % (name, seed), **kwargs) for seed in (1, 1, 2))
+    assert first.out and first.out == again.out
+    assert one.out == same.out and len({first.out, one.out, other.out}) == 3
+    assert first.texts(name)[0].startswith("pin ") and one.texts(name)[0].startswith("vary ")
+    assert job(text, **kwargs).out != job(text, **kwargs).out
+    return first
+
+
+# ---------------------------------------------------------------- nothing without it
+
+def test_without_the_variable_nothing_is_changed_or_imported(job):
+    text = """
+        import concurrent.futures, multiprocessing.pool, asyncio, random, sys
+        print([m for m in sys.modules if "pin" in m and "twinrun" in m])
+        print([f.__code__.co_filename.split("/")[-1] for f in
+               (concurrent.futures.as_completed, concurrent.futures.wait, multiprocessing.pool.Pool.imap_unordered,
+                asyncio.as_completed, multiprocessing.process.BaseProcess._bootstrap, random.Random.seed)])
+        print(random.seed.__self__ is random._inst)
+    """
+    done = job(text)
+    assert done.out.splitlines() == [
+        "[]", "['_base.py', '_base.py', 'pool.py', 'tasks.py', 'process.py', 'random.py']", "True"]
+    assert done.effects == []
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_pin_imports_nothing_that_the_job_does_not(job, python):
+    text = """
+        import sys
+        print(sorted({"random", "numpy", "torch", "ctypes", "concurrent.futures", "asyncio", "multiprocessing"} & set(sys.modules)))
+    """
+    every = "seed.python=pin,seed.numpy=pin,seed.torch=pin,threads=pin,executor-order=pin,autotune=pin"
+    done = job(text, every, python)
+    assert done.out == "[]\n" and done.err == ""
+    assert done.texts("seed.python") == ["not used: random was not imported"]
+    assert done.texts("threads") == ["not used: torch was not imported"]
+
+
+def test_what_cannot_be_read_is_said(job):
+    done = job("print(1)", "sed.python=pin,threads=hold,seed.numpy=vary,tf32=pin:x,,seed.python=pin:7")
+    assert done.out == "1\n" and done.err == ""
+    assert done.texts("sed.python") == ["failed: unknown"]
+    assert done.texts("threads") == ["failed: 'hold' is neither pin nor vary"]
+    assert done.texts("seed.numpy") == ["failed: vary needs a seed, as in seed.numpy=vary:1"]
+    assert done.texts("tf32") == ["failed: 'x' is not a whole number"]
+    assert len(done.texts("seed.python")) == 1
+
+
+# ---------------------------------------------------------------- seeds
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_random(job, python):
+    first = pinned_and_shaken(job, "import random; print(random.random()); random.seed(); print(random.random())",
+                              "seed.python", python=python)
+    import random
+    assert first.out.splitlines()[0] == str(random.Random(0).random())
+    seven = job("import random; print(random.random())", "seed.python=pin:7", python)
+    assert seven.out == "%s\n" % random.Random(7).random()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_job_that_seeds_itself_has_its_way_and_is_reported(job, python):
+    text = """
+        import random
+        random.seed(5)
+        print(random.random(), random.seed(a=5), random.random())
+    """
+    plain, pinned = job(text, None, python), job(text, "seed.python=vary:3", python)
+    assert pinned.out == plain.out
+    assert pinned.texts("seed.python")[1:] == ["overridden: the job sets it itself, at job.py:2"]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_draw_streams_of_their_own_that_repeat(job, python, method):
+    text = """
+        import multiprocessing, random, sys
+        def draw(queue, at):
+            queue.put((at, random.random(), random.seed(), random.random()))
+        if __name__ == "__main__":
+            context = multiprocessing.get_context(%r)
+            queue = context.Queue()
+            found = []
+            for at in range(2):
+                child = context.Process(target=draw, args=(queue, at))
+                child.start(); found.append(queue.get()[1:]); child.join()
+            print(random.random(), *found)
+            assert len({x for f in found for x in f}) == 5, found
+    """ % method
+    runs = [job(text, "seed.python=pin", python) for _ in range(2)]
+    assert runs[0].out == runs[1].out
+    pids = {pid for pid, _rank, _role, key, text in runs[0].factors if key == "effect.seed.python" and text.startswith("pin")}
+    assert len(pids) >= 3  # the parent and both children
+
+
+def test_streams_are_the_same_however_processes_are_started(job):
+    text = """
+        import multiprocessing, random, sys
+        def draw(_):
+            return random.random()
+        if __name__ == "__main__":
+            with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+                print(pool.map(draw, [0, 0]))
+    """
+    outs = set()
+    for method in ("fork", "spawn", "forkserver"):
+        outs.add(job(text, "seed.python=pin", command=[sys.executable, "job.py", method]).out)
+    assert len(outs) == 1
+
+
+def test_os_fork(job):
+    text = """
+        import os, random
+        def child():
+            read, write = os.pipe()
+            if os.fork() == 0:
+                os.write(write, repr(random.random()).encode())
+                os._exit(0)
+            os.wait()
+            return os.read(read, 99)
+        found = [child(), child(), random.random()]
+        assert len(set(found)) == 3
+        print(found)
+    """
+    assert job(text, "seed.python=pin").out == job(text, "seed.python=pin").out
+
+
+def test_numpy(job, python):
+    text = """
+        import numpy
+        print(numpy.random.rand(), numpy.random.default_rng().random(), numpy.random.RandomState().rand(),
+              numpy.random.default_rng().random(), numpy.random.Generator(numpy.random.MT19937()).random())
+        numpy.random.seed(); print(numpy.random.rand())
+    """
+    first = pinned_and_shaken(job, text, "seed.numpy", python=python)
+    assert len(set(first.out.split())) == 6
+    import numpy
+    assert first.out.split()[0] == str(numpy.random.RandomState(0).rand())
+    seeded = job("import numpy as np\nnp.random.seed(3)\nprint(np.random.rand(), np.random.default_rng(4).random())",
+                 "seed.numpy=vary:9", python)
+    assert seeded.out == "%s %s\n" % (numpy.random.RandomState(3).rand(), numpy.random.default_rng(4).random())
+    assert seeded.texts("seed.numpy")[1] == "overridden: the job sets it itself, at job.py:2"
+
+
+def test_torch_seed(job, python):
+    text = "import torch; print(torch.randn(2).tolist()); s = torch.seed(); print(s == torch.initial_seed(), torch.rand(1).item())"
+    first = pinned_and_shaken(job, text, "seed.torch", python=python)
+    import torch
+    assert first.out.splitlines()[0] == str(torch.randn(2, generator=torch.Generator().manual_seed(0)).tolist())
+    assert first.out.splitlines()[1].startswith("True ")
+    own = job("import torch\ntorch.manual_seed(3)\nprint(torch.initial_seed())", "seed.torch=pin:8", python)
+    assert own.out == "3\n" and own.texts("seed.torch")[1] == "overridden: the job sets it itself, at job.py:2"
+
+
+def test_a_generator_of_torch_needs_no_pin(job, python):
+    """Torch starts each from the same seed: what docs/internals/pins.md says."""
+    assert job("import torch; print(torch.Generator().initial_seed())", None, python).out == "67280421310721\n"
+
+
+def test_without_cuda_its_pins_say_so(job, python):
+    import torch
+    if torch.version.cuda is not None:
+        pytest.skip("this torch is built with CUDA")
+    done = job("import torch; print(torch.backends.cudnn.benchmark)",
+               "seed.cuda=pin,cudnn-benchmark=pin,cudnn-deterministic=pin,tf32=pin", python, ("-W", "error"))
+    for name in ("seed.cuda", "cudnn-benchmark", "cudnn-deterministic", "tf32"):
+        assert "not used: no CUDA" in done.texts(name)[0]
+    assert done.err == ""
+
+
+# ---------------------------------------------------------------- what torch lets one hold still
+
+INDEX = """
+    import torch, hashlib
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    table = torch.zeros(50, 64, requires_grad=True)
+    at = torch.randint(0, 50, (20000,))
+    weights = torch.randn(20000, 64)
+    for step in range(12):
+        (table[at] * weights).sum().backward()
+    print(hashlib.sha256(table.grad.numpy().tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("name", ["threads", "torch-deterministic"])
+def test_index_gradient_becomes_repeatable(job, python, name):
+    pinned = {job(INDEX, name + "=pin", python, ("-W", "error")).out for _ in range(3)}
+    natural = {job(INDEX, None, python).out for _ in range(3)}
+    assert len(pinned) == 1
+    if len(natural) == 1:
+        pytest.skip("the gradient did not vary on this machine: the pin had nothing to prove")
+
+
+def test_threads_stay_when_the_job_sets_them(job, python):
+    text = """
+        import torch
+        torch.set_num_threads(4)
+        torch.set_num_interop_threads(3)
+        print(torch.get_num_threads(), torch.get_num_interop_threads())
+        for wrong in (0, "a"):
+            try:
+                torch.set_num_threads(wrong)
+            except (RuntimeError, TypeError) as error:
+                print(type(error).__name__, str(error).splitlines()[0])
+        try:
+            torch.set_num_interop_threads(3)
+        except RuntimeError as error:
+            print(str(error).splitlines()[0])
+    """
+    plain, pinned = job(text, None, python), job(text, "threads=pin:2", python)
+    assert plain.out.splitlines()[0] == "4 3" and pinned.out.splitlines()[0] == "2 2"
+    assert pinned.out.splitlines()[1:] == plain.out.splitlines()[1:]
+    assert pinned.texts("threads") == [
+        "pin 2 threads in and between operations",
+        "pin 2 threads in and between operations kept: the job asked for 4 threads, at job.py:2",
+        "pin 2 threads in and between operations kept: the job asked for 3 interop threads, at job.py:3"]
+
+
+ALERT = """
+    import torch, warnings
+    %s
+    x = torch.zeros(3)
+    warnings.simplefilter("error")
+    try:
+        x.put_(torch.tensor([0, 0]), torch.ones(2)); x.put_(torch.tensor([0]), torch.ones(1))
+        print("quiet", torch.are_deterministic_algorithms_enabled(), torch.empty(2).isnan().all().item())
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_deterministic_algorithms_without_their_warnings(job, python):
+    done = job(ALERT % "", "torch-deterministic=pin", python, ("-W", "error"))
+    assert done.out == "quiet True True\n" and done.err == ""
+    assert done.texts("torch-deterministic")[-1].endswith("calls without a deterministic version: 2 put_")
+
+
+def test_a_job_that_asks_for_deterministic_algorithms_gets_them(job, python):
+    for wish, outcome in (("torch.use_deterministic_algorithms(True)", "RuntimeError\n"),
+                          ("torch.use_deterministic_algorithms(True, warn_only=True)", "UserWarning\n")):
+        assert job(ALERT % wish, None, python).out == outcome
+        done = job(ALERT % wish, "torch-deterministic=pin", python)
+        assert done.out == outcome
+        assert done.texts("torch-deterministic")[-1] == "overridden: the job sets it itself, at job.py:2"
+    done = job(ALERT % "torch.use_deterministic_algorithms(False)", "torch-deterministic=pin", python)
+    assert done.out == "quiet True True\n"
+    assert "kept: the job asked for False, at job.py:2" in done.texts("torch-deterministic")[1]
+
+
+def test_flags_stay(job, python):
+    text = """
+        import torch
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.matmul.allow_tf32 = True
+        print(torch.backends.cudnn.benchmark, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.deterministic)
+        with torch.backends.cudnn.flags(benchmark=True):
+            print(torch.backends.cudnn.benchmark)
+    """
+    assert job(text, None, python).out == "True True False\nTrue\n"
+    done = job(text, "cudnn-benchmark=pin,cudnn-deterministic=pin,tf32=pin", python, ("-W", "error"))
+    assert done.out == "False False True\nFalse\n"
+    assert "kept: the job asked for True, at job.py:2" in done.texts("cudnn-benchmark")[1]
+
+
+LOADER = """
+    import os, random, torch, numpy
+    class Noisy(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+        def __getitem__(self, at):
+            self.rng = getattr(self, "rng", None) or numpy.random.default_rng()
+            return torch.tensor([self.rng.random(), random.random(), torch.rand(1).item()], dtype=torch.float64)
+    if __name__ == "__main__":
+        loader = torch.utils.data.DataLoader(Noisy(), 2, shuffle=True, num_workers=2, %s)
+        for epoch in range(2):
+            for batch in loader:
+                print(batch.flatten().tolist())
+        print(loader.num_workers)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"] + ["forkserver"] * FULL)
+def test_loader_workers_under_pinned_seeds(job, python, method):
+    text = LOADER % ("multiprocessing_context=%r" % method)
+    seeds = "seed.python=pin,seed.numpy=pin,seed.torch=pin"
+    first, again = job(text, seeds, python), job(text, seeds, python)
+    assert first.out == again.out
+    numbers = [x for line in first.out.splitlines()[:-1] for x in line.strip("[]").split(", ")]
+    assert len(set(numbers)) == len(numbers) == 48  # no worker repeats another's stream
+    assert not any(text.startswith("overridden") for _name, text in first.effects), first.factors
+    natural = [job(text, None, python).out for _ in range(2)]
+    assert natural[0] != natural[1]
+
+
+@pytest.mark.parametrize("arguments", ["timeout=60, prefetch_factor=4, persistent_workers=True", "multiprocessing_context='spawn'"])
+def test_loaders_without_workers(job, python, arguments):
+    done = job(LOADER % arguments, "loader-workers=pin,seed.torch=pin,seed.python=pin,seed.numpy=pin", python)
+    assert done.out.splitlines()[-1] == "0"
+    assert "kept: the job asked for num_workers=2, at job.py:9" in done.texts("loader-workers")[-1]
+    three = job(LOADER % "drop_last=True", "loader-workers=pin:3", python)
+    assert three.out.splitlines()[-1] == "3"
+    refused = "import torch; torch.utils.data.DataLoader([1], num_workers=-1)"
+    plain, pinned = job(refused, None, python, rc=1), job(refused, "loader-workers=pin", python, rc=1)
+    assert plain.err.splitlines()[-1] == pinned.err.splitlines()[-1] and "num_workers" in plain.err
+
+
+# ---------------------------------------------------------------- order of completion
+
+COMPLETED = """
+    import concurrent.futures, random, time
+    def work(at):
+        time.sleep(random.Random().random() / 50)
+        return at
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        futures = {pool.submit(work, at) for at in range(16)}
+        print([f.result() for f in concurrent.futures.as_completed(futures)])
+"""
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_as_completed(job, python):
+    first = pinned_and_shaken(job, COMPLETED, "executor-order", python=python)
+    assert first.out == "%s\n" % list(range(16))
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_as_completed_ends_as_without_us(job, python):
+    text = """
+        import concurrent.futures as c, threading
+        stop = threading.Event()
+        def fail():
+            raise KeyError("k")
+        with c.ThreadPoolExecutor(4) as pool:
+            a, b, d = pool.submit(fail), pool.submit(stop.wait), pool.submit(int, "5")
+            last = pool.submit(stop.wait); cancelled = c.Future(); cancelled.cancel()
+            c.wait([a, d])
+            found = []
+            try:
+                for future in c.as_completed([a, d, b, last, a], timeout=0.2):
+                    found.append(type(future.exception()).__name__)
+            except c.TimeoutError as error:
+                print(error)
+            print(sorted(found))
+            print(*(len(s) for s in c.wait([a, b, d], 0.1)), len(c.wait([b], 0.05, c.FIRST_COMPLETED).done))
+            print(list(c.as_completed([])), c.wait([a, a, d], return_when=c.FIRST_COMPLETED).done <= {a, d})
+            stop.set()
+        print(type(c.wait([a]).done | {1}) is not None, len(c.wait([a, d]).done.copy()), c.wait([d]).done == {d})
+    """
+    plain, pinned = job(text, None, python), job(text, "executor-order=pin", python)
+    assert pinned.out == plain.out != "" and pinned.err == plain.err
+
+
+def test_first_completed_and_sets_come_in_order(job):
+    text = """
+        import concurrent.futures as c, random, time
+        def work(at):
+            time.sleep(random.Random().random() / 50)
+            return at
+        with c.ThreadPoolExecutor(4) as pool:
+            pending, found = {pool.submit(work, at) for at in range(8)}, []
+            while pending:
+                done, pending = c.wait(pending, return_when=c.FIRST_COMPLETED)
+                found += [f.result() for f in done]
+            print(found)
+            print([f.result() for f in c.wait([pool.submit(work, at) for at in range(8)]).done])
+    """
+    assert job(text, "executor-order=pin").out == "[0, 1, 2, 3, 4, 5, 6, 7]\n" * 2
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_imap_unordered(job, python):
+    text = """
+        import multiprocessing.pool, random, time
+        def work(at):
+            time.sleep(random.Random().random() / 50)
+            return at
+        with multiprocessing.pool.ThreadPool(4) as pool:
+            print(list(pool.imap_unordered(work, range(12))), list(pool.imap_unordered(work, range(12), 2)))
+    """
+    first = pinned_and_shaken(job, text, "executor-order", python=python)
+    assert first.out == "%s %s\n" % (list(range(12)), list(range(12)))
+    shaken = job(text, "executor-order=vary:5", python).out
+    assert sorted(eval(shaken.split("] [")[0] + "]")) == list(range(12))
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_asyncio_as_completed(job, python):
+    text = """
+        import asyncio, random
+        async def work(at):
+            await asyncio.sleep(random.Random().random() / 50)
+            if at == 3:
+                raise KeyError(at)
+            return at
+        async def main():
+            found = []
+            for one in asyncio.as_completed([work(at) for at in range(10)]):
+                try:
+                    found.append(await one)
+                except KeyError as error:
+                    found.append(repr(error))
+            print(found)
+            try:
+                for one in asyncio.as_completed([asyncio.sleep(9), work(1)], timeout=0.1):
+                    await one
+            except asyncio.TimeoutError:
+                print("timeout")
+            try:
+                list(asyncio.as_completed(asyncio.sleep(0)))
+            except TypeError as error:
+                print("TypeError")
+        asyncio.run(main())
+    """
+    first = pinned_and_shaken(job, text, "executor-order", python=python)
+    assert first.out.splitlines()[0] == "[0, 1, 2, 'KeyError(3)', 4, 5, 6, 7, 8, 9]"
+    assert first.out.splitlines()[1:] == ["timeout", "TypeError"]
+
+
+# ---------------------------------------------------------------- ranks, buckets, autotuning
+
+RANKS = """
+    import os, random, sys, time, logging, torch, torch.distributed as dist
+    def rank():
+        dist.init_process_group("gloo")
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(*[torch.nn.Linear(30, 30) for _ in range(6)])
+        ddp = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.01)
+        for step in range(3):
+            ddp(torch.ones(2, 30)).sum().backward()
+        if dist.get_rank() == 0:
+            print(getattr(ddp, "_has_rebuilt_buckets", None), ddp.reducer._rebuild_buckets())
+        dist.barrier()
+        dist.destroy_process_group()
+    rank()
+"""
+
+
+def ranks(python, count):
+    return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=%d" % count, "job.py"]
+
+
+def test_buckets_of_ddp_stay_as_they_were_laid(job, python):
+    natural = job(RANKS, None, command=ranks(python, 2))
+    pinned = job(RANKS, "ddp-buckets=pin", command=ranks(python, 2))
+    assert natural.out.startswith("True") and pinned.out.startswith("False"), (natural.out, pinned.out)
+    by_rank = {r for _pid, r, _role, key, text in pinned.factors if key == "effect.ddp-buckets" and text.startswith("pin ")}
+    assert by_rank == {"0", "1"}
+    varied = job(RANKS, "ddp-buckets=vary:3", command=ranks(python, 2))
+    assert varied.texts("ddp-buckets")[0].startswith("vary buckets of ")
+
+
+def test_seeds_are_those_of_a_line_in_the_script_on_every_rank(job, python, work):
+    text = """
+        import os, torch, numpy, random
+        values = (torch.initial_seed(), random.random(), numpy.random.default_rng().random())
+        open("rank" + os.environ["RANK"], "w").write(repr(values))
+    """
+    job(text, "seed.torch=pin:4,seed.python=pin:4,seed.numpy=pin:4", command=ranks(python, 2))
+    first, second = ((work / name).read_text() for name in ("rank0", "rank1"))
+    assert first == second and first.startswith("(4, ")
+    job(text, "seed.torch=vary:4,seed.python=vary:4,seed.numpy=vary:4", command=ranks(python, 2))
+    assert (work / "rank0").read_text() != (work / "rank1").read_text()
+
+
+def test_autotuning_is_told_not_to_measure(job, python):
+    text = """
+        import torch._inductor.config as config
+        print(config.deterministic, config.max_autotune)
+        from torch._inductor.runtime import triton_heuristics
+        best = triton_heuristics.CachingAutotuner.benchmark_all_configs
+        print(best.__name__)
+    """
+    done = job(text, "autotune=pin", python, env={"TORCHINDUCTOR_MAX_AUTOTUNE": "1"})
+    assert done.out.startswith("True False\n")
+    assert job(text, None, python, env={"TORCHINDUCTOR_MAX_AUTOTUNE": "1"}).out.startswith("False True\n")
+    assert done.texts("autotune")[0] == "pin torch._inductor: no choice by time"
+
+
+def test_of_equal_times_the_first_candidate_that_runs_is_taken():
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "twinrun"))
+    try:
+        from _agent import pin_torch
+    finally:
+        sys.path.pop(0)
+    timings = pin_torch._first_that_runs({"a": float("inf"), "b": 3.0, "c": 1.0, "d": [0.5, 0.4, 0.6]})
+    assert timings["a"] == float("inf") and timings["d"] == [1.0, 1.0, 1.0]
+    assert min(("a", "b", "c"), key=timings.get) == "b"

@@ -1,0 +1,9 @@
+# Refused before the job is started.
+twinrun run -- 2>&1
+echo "exit $?"
+for list in hashseed threads=many noise exact-allreduce aslr=vary all,,clock; do
+    twinrun run --pin "$list" -- touch started 2>&1
+    echo "exit $?"
+done
+test -e started && echo "the job was started"
+true

@@ -1,0 +1,2 @@
+# 128 + the number of the signal.
+twinrun run -q -- sh -c 'kill -TERM $$'
