@@ -77,6 +77,14 @@ static void free_world(struct world *w)
 
 /* ---- what came of it */
 
+#define EFFECT(x) (1u << (TWIN_EFFECT_##x))
+#define BY_JOB 0x80u /* the job sets it itself */
+
+static bool by_job(const struct twin_world_effect *e)
+{
+    return e->effect == TWIN_EFFECT_NOT_USED && e->text && tw_starts(e->text, "overridden:");
+}
+
 /* "hash-seed, threads" of one effect; with_why: "threads (process 7 found ...)". */
 static void name_effects(struct tw_buf *b, const char *heading, const struct world *w, const struct twin_world_effect *e, unsigned effects,
                          enum twin_factor_mode mode, bool with_why)
@@ -84,7 +92,8 @@ static void name_effects(struct tw_buf *b, const char *heading, const struct wor
     bool any = false;
     for (size_t i = 0; i < w->world.count; i++) {
         const struct twin_setting *s = &w->world.setting[i];
-        if (!(effects & 1u << e[i].effect) || s->mode != mode)
+        unsigned effect = by_job(&e[i]) ? BY_JOB : 1u << e[i].effect;
+        if (!(effects & effect) || s->mode != mode)
             continue;
         tw_buf_printf(b, "%s%s%s", any ? ", " : b->len ? "; " : "", any ? "" : heading, s->factor->id);
         if (with_why && e[i].text) {
@@ -95,8 +104,6 @@ static void name_effects(struct tw_buf *b, const char *heading, const struct wor
         any = true;
     }
 }
-
-#define EFFECT(x) (1u << (TWIN_EFFECT_##x))
 
 /* One line. What failed is said also when quiet: a pin that did not take effect must not pass for one that did. */
 static void report(const struct world *w, const struct twin_run *r, bool quiet)
@@ -117,6 +124,9 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
     if (!quiet) {
         for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
             name_effects(&b, mode == TWIN_PIN ? "not known whether pinned: " : "not known whether shaken: ", w, e, EFFECT(UNKNOWN), (enum twin_factor_mode)mode, true);
+        for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
+            name_effects(&b, mode == TWIN_PIN ? "set by the job itself: " : "set by the job itself, though shaken: ", w, e, BY_JOB, (enum twin_factor_mode)mode,
+                         false);
         for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
             name_effects(&b, mode == TWIN_PIN ? "not used by the job: " : "not used by the job, though shaken: ", w, e, EFFECT(NOT_USED),
                          (enum twin_factor_mode)mode, false);

@@ -180,37 +180,46 @@ static const char *fault_about(const struct said *s, const char *word, size_t *n
     return NULL;
 }
 
-/* The lines effect.NAME: one "failed: ..." is a failure, whatever the others say. *used: how many said that it is in force. */
-static int judge_lines(struct twin_world_effect *e, const char *name, const struct said *s, size_t *used, struct twin_error *err)
+/*
+ * The lines effect.NAME. "failed: ..." weighs most, then "overridden: ..." (the job sets it itself, afterwards), then what is in
+ * force, then "not used: ..." of processes that never loaded the library. Leaves e alone when there is none.
+ */
+static int judge_lines(struct twin_world_effect *e, const char *name, const struct said *s, struct twin_error *err)
 {
+    static const char *const starts[] = {"failed:", "overridden:", "", "not used:"};
+    const struct line *one[4] = {NULL};
+    size_t count[4] = {0};
     char key[96];
-    const struct line *one = NULL;
-    *used = 0;
     snprintf(key, sizeof key, "effect.%s", name);
     for (size_t i = 0; i < s->count; i++) {
-        const struct line *l = &s->line[i];
-        if (strcmp(l->key, key) != 0)
+        size_t k = 0;
+        if (strcmp(s->line[i].key, key) != 0)
             continue;
-        if (tw_starts(l->value, "failed:"))
-            return judge(e, TWIN_EFFECT_FAILED, tw_printf("process %s:%.200s", l->pid, l->value + strlen("failed:")), err);
-        one = l;
-        ++*used;
+        while (k < 4 && (!*starts[k] || !tw_starts(s->line[i].value, starts[k])))
+            k++;
+        k = k == 4 ? 2 : k;
+        one[k] = &s->line[i];
+        count[k]++;
     }
-    if (!one)
-        return 0;
-    return judge(e, TWIN_EFFECT_IN_FORCE, *used > 1 ? tw_printf("%.200s, in %zu processes", one->value, *used) : tw_printf("%.200s", one->value), err);
+    if (one[0])
+        return judge(e, TWIN_EFFECT_FAILED, tw_printf("process %s:%.200s", one[0]->pid, one[0]->value + strlen(starts[0])), err);
+    if (one[1])
+        return judge(e, TWIN_EFFECT_NOT_USED, tw_printf("%.200s", one[1]->value), err);
+    if (one[2])
+        return judge(e, TWIN_EFFECT_IN_FORCE, count[2] > 1 ? tw_printf("%.200s, in %zu processes", one[2]->value, count[2]) : tw_printf("%.200s", one[2]->value), err);
+    return one[3] ? judge(e, TWIN_EFFECT_NOT_USED, tw_printf("%.200s", one[3]->value + strlen(starts[3]) + 1), err) : 0;
 }
 
 static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec, const struct twin_run *run, const struct said *s, struct twin_error *err)
 {
-    size_t used, n = 0;
+    size_t n = 0;
     bool needs_hot = strcmp(spec->word, "malloc") == 0;
     const char *fault = fault_about(s, spec->word, &n);
     if (needs_hot && run->hot.asked && !run->hot.done)
         return judge(e, TWIN_EFFECT_FAILED, tw_printf("%s", run->hot.why ? run->hot.why : "libtwinrun_hot.so is not preloaded"), err);
     if (fault)
         return judge(e, TWIN_EFFECT_FAILED, tw_printf("%.*s", (int)(n < 200 ? n : 200), fault), err);
-    int rc = judge_lines(e, spec->word, s, &used, err);
+    int rc = judge_lines(e, spec->word, s, err);
     if (rc != 0 || e->text)
         return rc;
     if (s->armed == 0)
@@ -222,8 +231,7 @@ static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec, c
 
 static int judge_python(struct twin_world_effect *e, const struct twin_factor *f, const struct said *s, struct twin_error *err)
 {
-    size_t used;
-    int rc = judge_lines(e, f->id, s, &used, err);
+    int rc = judge_lines(e, f->id, s, err);
     if (rc != 0 || e->text)
         return rc;
     if (!s->python && s->armed == 0)
@@ -250,7 +258,6 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     const struct twin_factor *f = setting->factor;
     const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
     char expected[32];
-    size_t used;
     if (f->edits && f->edits->from)
         return judge(e, TWIN_EFFECT_IN_FORCE, tw_printf("argument %s", setting->mode == TWIN_VARY ? f->edits->vary_to : f->edits->to), err);
     switch (tw_factor_channel(f)) {
@@ -270,7 +277,17 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     int rc = judge_environment(e, setting, s, err);
     if (rc != 0 || e->effect != TWIN_EFFECT_IN_FORCE)
         return rc;
-    return judge_lines(e, f->id, s, &used, err); /* what the Python agent says weighs more than the variable */
+    /* What the Python agent says weighs more than the variable, unless it only says that it had nothing to do: OpenMP is not torch. */
+    struct twin_world_effect spoken = {TWIN_EFFECT_UNKNOWN, NULL};
+    rc = judge_lines(&spoken, f->id, s, err);
+    bool nothing_to_do = spoken.effect == TWIN_EFFECT_NOT_USED && !f->needs && !tw_starts(spoken.text, "overridden:");
+    if (rc != 0 || !spoken.text || nothing_to_do) {
+        tw_free(spoken.text);
+        return rc;
+    }
+    tw_free(e->text);
+    *e = spoken;
+    return 0;
 }
 
 int twin_world_effects(const struct twin_world *w, const struct twin_run *run, struct twin_world_effect **out, struct twin_error *err)

@@ -112,7 +112,8 @@ int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *co
     } else if (strcmp(f->id, "isa") == 0) {
         add_isa(&l, isa_of(s));
     }
-    for (size_t i = 0; !f->edits && i < sizeof fixed / sizeof fixed[0]; i++)
+    /* Shaken, these are the Python agent's to choose. */
+    for (size_t i = 0; !f->edits && s->mode == TWIN_PIN && i < sizeof fixed / sizeof fixed[0]; i++)
         for (size_t k = 0; strcmp(fixed[i].id, f->id) == 0 && fixed[i].entries[k]; k++)
             add(&l, tw_strdup(fixed[i].entries[k]));
     return l.rc;

@@ -395,7 +395,9 @@ static void effects_are_what_processes_say(void **state)
     say("faults", "7 TWINRUN_FACTORS: malloc is off: libtwinrun_hot.so is not preloaded\n");
     say("factors", "7\t0\tmain\tenv.PYTHONHASHSEED\t0\n7\t0\tmain\tenv.OMP_NUM_THREADS\t8\n7\t0\tmain\tunset.CUBLAS_WORKSPACE_CONFIG\t\n"
                    "7\t0\tmain\theld.layout\tfixed\n7\t0\tmain\teffect.entropy\tpin 7\n8\t0\tchild 1\teffect.entropy\tpin 7\n"
-                   "7\t0\tmain\teffect.seed.torch\tpin 0\n7\t0\tmain\teffect.seed.numpy\tfailed: numpy is too old\na line cut sh");
+                   "7\t0\tmain\teffect.seed.torch\tpin 0\n7\t0\tmain\teffect.seed.numpy\tfailed: numpy is too old\n7\t0\tmain\teffect.executor-order\tnot used: concurrent.futures._base was not imported\n"
+                   "7\t0\tmain\teffect.seed.python\tpin 0\n7\t0\tmain\teffect.seed.python\toverridden: the job sets it itself, at job.py:3\n"
+                   "7\t0\tmain\teffect.ddp-buckets\tpin first layout\n8\t0\tchild 1\teffect.ddp-buckets\tnot used: no torch\na line cut sh");
     const struct expectation x[] = {
         {"hash-seed", TWIN_EFFECT_IN_FORCE, "PYTHONHASHSEED=0"},
         {"hash-seed=5", TWIN_EFFECT_FAILED, "process 7 found PYTHONHASHSEED=0 instead of 5"},
@@ -405,6 +407,9 @@ static void effects_are_what_processes_say(void **state)
         {"seed.torch", TWIN_EFFECT_IN_FORCE, "pin 0"},
         {"seed.numpy", TWIN_EFFECT_FAILED, "process 7: numpy is too old"},
         {"torch-deterministic", TWIN_EFFECT_NOT_USED, "no process used torch"},
+        {"executor-order", TWIN_EFFECT_NOT_USED, "concurrent.futures._base was not imported"},
+        {"seed.python", TWIN_EFFECT_NOT_USED, "overridden: the job sets it itself, at job.py:3"},
+        {"ddp-buckets", TWIN_EFFECT_IN_FORCE, "pin first layout"},
         {"affinity", TWIN_EFFECT_FAILED, "refused"},
         {"autotune", TWIN_EFFECT_UNKNOWN, "not seen to arrive"},
     };

@@ -105,7 +105,7 @@ def torch(pin, torch):
 def cuda(pin, torch):
     """Every CUDA device's generator. The calls wait in torch's own queue until the job first uses CUDA."""
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-        pin.effect("not used: no CUDA in this build of torch")
+        pin.effect("CUDA generators", unused="no CUDA in this build of torch")
         return
     room, functions = torch.cuda.random, []
     every = room.manual_seed_all

@@ -40,6 +40,8 @@ def deterministic(pin, torch):
             pins.hide(error)
             raise
         caller = sys._getframe(1)
+        if _restores(caller):
+            return
         if mode:
             library.quiet_alerts(0)
             pin.overridden(caller)
@@ -59,6 +61,13 @@ def deterministic(pin, torch):
 
     atexit.register(report)
     pin.effect("use_deterministic_algorithms(True, warn_only=True), its warnings counted instead")
+
+
+def _restores(frame):
+    """Whether torch itself makes the call, to put back what it found (the compiler does, around each compilation)."""
+    if frame.f_code.co_name in ("use_deterministic_algorithms", "set_deterministic_debug_mode"):
+        frame = frame.f_back
+    return frame.f_code.co_filename.startswith(os.path.dirname(os.path.abspath(sys.modules["torch"].__file__)) + os.sep)
 
 
 def _counted(library):
@@ -133,7 +142,7 @@ def _hold(pin, torch, setters, value, text):
     room = torch._C
     for name in setters:
         _hold_one(pin, torch, name, getattr(room, name), value)
-    pin.effect(text if not _without_cuda(torch) else text + "; not used: no CUDA in this build of torch")
+    pin.effect(text, unused="no CUDA in this build of torch" if _without_cuda(torch) else "")
 
 
 def _hold_one(pin, torch, name, original, value):
@@ -220,9 +229,12 @@ def ddp_buckets(pin, module):
         cap = pin.choose(CAPS_MB)
         wrapper = module.DistributedDataParallel
         original = wrapper.__init__
+        place = original.__code__.co_varnames.index("bucket_cap_mb") - 1    # among the arguments after self
 
         def __init__(self, *args, **named):
-            if len(args) < 7:  # bucket_cap_mb is the seventh after self
+            if len(args) > place:
+                args = args[:place] + (cap,) + args[place + 1:]
+            elif not named.get("bucket_cap_mb_list"):
                 named["bucket_cap_mb"] = cap
             try:
                 original(self, *args, **named)

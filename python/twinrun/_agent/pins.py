@@ -12,6 +12,7 @@ from . import finder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 LINE_BYTES = 4000
+FORK = 1 << 32    # added to the number of a child that multiprocessing did not number
 
 # id -> (room, function, modules after whose import the function is called)
 PINS = {
@@ -43,6 +44,7 @@ class Pin:
 
     def __init__(self, name, vary, value):
         self.name, self.vary, self.value = name, vary, value
+        self.setting = ""      # what is in force
         self.effects = []      # texts written, repeated by forked children
         self.told = set()      # texts of which one is enough
         self.ordinal = 0       # draws from stream()
@@ -55,18 +57,18 @@ class Pin:
             self.told.add(text)
             _write([(self.name, text)])
 
-    def effect(self, text):
-        """The setting is in force in this process and in those forked from it."""
-        text = ("vary " if self.vary else "pin ") + text
-        self.effects.append(text)
-        self.say(text)
+    def effect(self, text, unused=""):
+        """The setting is in force in this process and in those forked from it; `unused` says why nothing can ask for it."""
+        self.setting = ("vary " if self.vary else "pin ") + text
+        self.effects.append("not used: %s (%s)" % (unused, self.setting) if unused else self.setting)
+        self.say(self.effects[-1])
 
     def failed(self, why):
         self.say("failed: %s" % (why,))
 
     def kept(self, asked, frame):
         """The job has asked for something else, which was not done."""
-        self.say("%s kept: the job asked for %s, at %s" % (self.effects[0] if self.effects else "pin", asked, where(frame)))
+        self.say("%s kept: the job asked for %s, at %s" % (self.setting, asked, where(frame)))
 
     def overridden(self, frame):
         """The job has done itself what the pin is for."""
@@ -167,7 +169,7 @@ def _role():
     role = core and core.S.worker
     if role:
         return role
-    return "child " + ".".join(map(str, _lineage)) if _lineage else ""
+    return "child " + ".".join("fork %d" % (n - FORK) if n > FORK else str(n) for n in _lineage) if _lineage else ""
 
 
 def _write(lines):
@@ -269,7 +271,7 @@ def _become(lineage):
 
 def _after_fork():
     """The child's streams are others than its parent's; what was in force still is."""
-    _become(_lineage + ((1 << 32) + _forks,))
+    _become(_lineage + (FORK + _forks,))
     for pin in pins.values():
         pin.told.clear()
         pin.told.update(pin.effects)
