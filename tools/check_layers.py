@@ -26,7 +26,7 @@ MAY = {
 # The room that owns each public header.
 PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "run.h": "src/launch",
-    "trace.h": "src/trace", "compare.h": "src/compare", "isolate.h": "src/isolate", "report.h": "src/report", "twin.h": "agents",
+    "trace.h": "src/trace", "compare.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "report.h": "src/report", "twin.h": "agents",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 
