@@ -73,6 +73,8 @@ static uint64_t balance(const struct tw_search *s, struct twin_search_arm free, 
     *extra = 0;
     for (uint64_t e = 0; e <= most; e++) {
         struct twin_search_arm then = {free.trials + e, free.parted + e * free.parted / free.trials};
+        if (e > 0 && then.parted == free.parted + (e - 1) * free.parted / free.trials)
+            continue; /* longer, and no divergence more */
         uint64_t needed = clean_for(s, then, level), cost = e + (needed > have ? needed - have : 0);
         if (cost < best) {
             best = cost;
