@@ -23,7 +23,7 @@ static const struct tw_option options[] = {
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
      FIELD(resume)},
-    {"pin", 'p', TW_OPT_STRING, "LIST", "all", "Factors", "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out",
+    {"pin", 'p', TW_OPT_STRING, "LIST", "all,-affinity", "Factors", "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out (one core hides a race)",
      FIELD(pin)},
     {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)", FIELD(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",

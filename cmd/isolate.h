@@ -21,7 +21,7 @@ struct tw_isolate_args {
 };
 
 /* A run that the search has asked for, found again by its handle. */
-struct tw_isolate_run { uint64_t handle; struct twin_run *run; };
+struct tw_isolate_run { uint64_t handle, world; struct twin_run *run; }; /* world: digest of its settings */
 
 struct tw_isolate {
     struct tw_isolate_args args;

@@ -41,9 +41,9 @@ static json_t *entry_json(const struct twin_search_entry *e)
     json_t *same = json_array();
     for (size_t i = 0; i < sizeof r->same.word / sizeof r->same.word[0]; i++)
         json_array_append_new(same, hex(r->same.word[i]));
-    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:b, s:i, s:I, s:I, s:o, s:f, s:o, s:i}", "number", (int)e->number, "purpose", (int)e->purpose,
+    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:i}", "number", (int)e->number, "purpose", (int)e->purpose,
                      "world", hex(e->world), "status", (int)r->status, "parted", (int)r->parted, "disagrees", (int)r->disagrees, "layer",
-                     (int)r->layer, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "seconds", r->seconds,
+                     (int)r->layer, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds,
                      "same", same, "vote", (int)r->vote);
 }
 
@@ -74,6 +74,7 @@ static int entry_read(const json_t *j, struct twin_search_entry *e)
     r->step = (uint32_t)step;
     r->steps = (uint64_t)steps;
     r->handle = from_hex(json_object_get(j, "run"));
+    r->agrees = from_hex(json_object_get(j, "agrees"));
     r->seconds = json_number_value(json_object_get(j, "seconds"));
     r->vote = (enum twin_search_vote)vote;
     for (size_t i = 0; i < sizeof r->same.word / sizeof r->same.word[0]; i++)

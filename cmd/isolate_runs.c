@@ -25,13 +25,13 @@ static uint64_t handle_of(const struct twin_run *r)
     return handle ? handle : 1;
 }
 
-static int keep(struct tw_isolate *c, struct twin_run *r)
+static int keep(struct tw_isolate *c, struct twin_run *r, uint64_t world)
 {
     struct tw_isolate_run *grown = tw_reallocarray(c->runs, c->run_count + 1, sizeof *grown);
     if (!grown)
         return TWIN_ENOMEM;
     c->runs = grown;
-    c->runs[c->run_count++] = (struct tw_isolate_run){handle_of(r), r};
+    c->runs[c->run_count++] = (struct tw_isolate_run){handle_of(r), world, r};
     return 0;
 }
 
@@ -47,7 +47,7 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
         return NULL;
     for (size_t i = 0; i < count; i++) {
         struct twin_run *r = NULL;
-        if (!found && twin_run_load(dirs[i], &r, NULL) == 0 && handle_of(r) == handle && keep(c, r) == 0)
+        if (!found && twin_run_load(dirs[i], &r, NULL) == 0 && handle_of(r) == handle && keep(c, r, 0) == 0)
             found = r;
         else
             twin_run_free(r);
@@ -68,6 +68,15 @@ static int world_of(const struct tw_isolate *c, const struct twin_search_request
     return 0;
 }
 
+/* Not 0: that is a run found on the disk, of which only the handle is known. */
+static uint64_t world_digest(const struct tw_isolate *c, const struct twin_search_request *q)
+{
+    uint64_t h = 1;
+    for (size_t i = 0; i < c->count; i++)
+        h = tw_mix64(h ^ tw_mix64(q->setting[i].value + (uint64_t)q->setting[i].mode + 1));
+    return h ? h : 1;
+}
+
 /* ---- what a run shows */
 
 static void note_unseen(struct tw_isolate *c, const struct twin_verdict *v)
@@ -76,18 +85,39 @@ static void note_unseen(struct tw_isolate *c, const struct twin_verdict *v)
         c->unseen = tw_strdup(v->unseen[0]);
 }
 
-static int compare(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference,
-                   const struct twin_run *r, struct twin_search_result *out, struct twin_error *err)
+static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
+                        struct twin_error *err)
 {
-    const struct twin_run *pair[2] = {reference, r};
+    const struct twin_run *pair[2] = {a, b};
     struct twin_compare_options o = {
         .steps_given = c->args.steps > 0,
         .steps = (uint32_t)c->args.steps,
         .ignore = c->args.ignore.items,
         .ignore_count = c->args.ignore.count,
     };
+    return twin_compare(pair, 2, &o, v, err);
+}
+
+/* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the usual class of runs from a rare one. */
+static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struct twin_run *r)
+{
+    for (size_t i = 0; i < c->run_count; i++) {
+        struct twin_verdict *v = NULL;
+        if (c->runs[i].world != world || compare_pair(c, c->runs[i].run, r, &v, NULL) != 0)
+            continue;
+        bool differ = v->outcome == TWIN_DIFFER;
+        twin_verdict_free(v);
+        if (!differ)
+            return c->runs[i].handle;
+    }
+    return 0;
+}
+
+static int compare(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference,
+                   const struct twin_run *r, struct twin_search_result *out, struct twin_error *err)
+{
     struct twin_verdict *v = NULL;
-    int rc = twin_compare(pair, 2, &o, &v, err);
+    int rc = compare_pair(c, reference, r, &v, err);
     if (rc != 0)
         return rc;
     const struct twin_finding *f = v->first;
@@ -98,6 +128,8 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
         out->step = f->step_a;
         out->steps = (uint64_t)f->step_a + 1;
     }
+    if (out->parted)
+        out->agrees = agreeing(c, world_digest(c, q), r);
     note_unseen(c, v);
     bool wanted = out->parted && q->purpose == TWIN_FOR_BASELINE && !c->first;
     if (wanted)
@@ -220,7 +252,7 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
         if (rc == 0)
             say_run(c, q, r, out);
         if (rc == 0)
-            rc = keep(c, r);
+            rc = keep(c, r, world_digest(c, q));
         if (rc != 0)
             twin_run_free(r);
     }
