@@ -154,14 +154,15 @@ static void never_blamed(void **state)
 {
     (void)state;
     static const double noise[] = {0, .1, .2};
+    const unsigned trials = getenv("TWINRUN_FULL") ? 1000 : 250;
     for (size_t i = 0; i < sizeof noise / sizeof *noise; i++) {
         char what[64];
         snprintf(what, sizeof what, "clean, %g of comparisons part by chance", noise[i]);
-        struct tally t = campaign(1000, 0, 0, false, false, false, noise[i], NULL);
+        struct tally t = campaign(trials, 0, 0, false, false, false, noise[i], NULL);
         show(what, &t);
-        assert_true(t.wrong <= 50);
+        assert_true(t.wrong * 20 <= trials);
         if (noise[i] == 0)
-            assert_int_equal(t.outcome[TWIN_SEARCH_NO_DIVERGENCE], 1000);
+            assert_int_equal(t.outcome[TWIN_SEARCH_NO_DIVERGENCE], trials);
     }
 }
 
