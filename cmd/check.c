@@ -108,16 +108,9 @@ static int prepare(struct tw_check *c)
         twin_error_system(&err, "cannot read %s", a->tolerance);
         return tw_trouble(&err, "check: --tolerance");
     }
-    char *home = tw_home(a->home);
-    c->home = home ? tw_path_absolute(home, &err) : NULL;
-    tw_free(home);
+    c->home = tw_home_for_runs(a->home, "check");
     if (!c->home)
-        return tw_trouble(&err, "check: cannot name the home");
-    if (tw_mkdirs(c->home, &err) != 0 || access(c->home, W_OK) != 0) {
-        twin_error_system(&err, "%s", c->home);
-        return tw_trouble(&err,
-                          "check: cannot write the run folders; choose another place with --home or TWINRUN_HOME");
-    }
+        return TW_EXIT_TROUBLE;
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
         c->spool = tw_printf("%s/stdin-%d-%llx", c->home, (int)getpid(), (unsigned long long)tw_monotonic_ns());
     if (a->max_time)

@@ -43,7 +43,6 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
 /* One run. *out is the caller's. */
 int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title, bool live, struct twin_run **out);
 int tw_check_compare(struct tw_check *c);
-bool tw_run_failed(const struct twin_run *r);
 
 /* ---- check_extra.c */
 void tw_check_zoom(struct tw_check *c);

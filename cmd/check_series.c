@@ -18,12 +18,6 @@
 #define LARGE_BYTES ((uint64_t)1 << 30) /* below that nobody wants to hear of disk space */
 enum { LONG_S = 1800 };
 
-bool tw_run_failed(const struct twin_run *r)
-{
-    return r->outcome == TWIN_RUN_SIGNALED || r->outcome == TWIN_RUN_NOT_STARTED ||
-           (r->outcome == TWIN_RUN_EXITED && r->exit_code != 0);
-}
-
 struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm, const char *label)
 {
     const struct tw_check_args *a = &c->args;

@@ -81,11 +81,9 @@ static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time};
-    char *home = tw_home(c->args.home);
-    c->home = home ? tw_path_absolute(home, &err) : NULL;
-    tw_free(home);
-    if (!c->home || tw_mkdirs(c->home, &err) != 0)
-        return tw_trouble(&err, "isolate: cannot write the run folders; choose another place with --home or TWINRUN_HOME");
+    c->home = tw_home_for_runs(c->args.home, "isolate");
+    if (!c->home)
+        return TW_EXIT_TROUBLE;
     if (candidates(c, &err) != 0)
         return tw_trouble(&err, "isolate");
     if (twin_search_plan(c->candidate, c->count, &o, &c->plan, &err) != 0)

@@ -177,8 +177,7 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, con
     if (c->natural_s > 0)
         watch->deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9);
     struct twin_launch_options o = {
-        .argv = p->argv ? p->argv : c->argv,
-        .env = p->env,
+        .argv = c->argv,
         .home = c->home,
         .label = twin_search_purpose_name(q->purpose),
         .level = TWIN_LEVEL_TENSORS,
@@ -189,11 +188,8 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, con
         .stdin_spool = c->spool,
         .on_tick = tw_watch_tick,
         .user = watch,
-        .no_aslr = p->no_aslr,
-        .on_cpu = p->cpu >= 0,
-        .cpu = p->cpu >= 0 ? p->cpu : 0,
-        .hot = p->hot,
     };
+    twin_world_plan_apply(p, &o);
     int rc = twin_launch(&o, out, err);
     watch->title = NULL;
     tw_progress_clear();
@@ -215,9 +211,7 @@ static enum twin_search_status status_of(const struct twin_run *r, const struct 
         return TWIN_NOT_ENDED;
     if (w->stopped_time)
         return TWIN_ENDED_STUCK;
-    bool failed = r->outcome == TWIN_RUN_SIGNALED || r->outcome == TWIN_RUN_NOT_STARTED ||
-                  (r->outcome == TWIN_RUN_EXITED && r->exit_code != 0);
-    return failed ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
+    return tw_run_failed(r) ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
 }
 
 static int one(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
@@ -245,7 +239,8 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
         learn_effects(c, &w, r);
         if (reference && out->status == TWIN_ENDED_WELL)
             rc = compare(c, q, reference, r, out, err);
-        if (rc == 0 && out->status != TWIN_ENDED_WELL && reference) {
+        bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
+        if (rc == 0 && badly && reference) {
             out->parted = true; /* its reference did end well */
             out->layer = twin_search_layer("environment");
         }

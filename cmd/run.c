@@ -141,17 +141,6 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
     twin_world_effects_free(e, w->world.count);
 }
 
-static void apply(const struct world *w, struct twin_launch_options *o)
-{
-    o->env = w->plan.env;
-    o->no_aslr = w->plan.no_aslr;
-    o->on_cpu = w->plan.cpu >= 0;
-    o->cpu = w->plan.cpu;
-    o->hot = w->plan.hot;
-    if (w->plan.argv)
-        o->argv = w->plan.argv;
-}
-
 /* ---- once */
 
 static int run_once(const struct run_args *a, char **argv, const struct world *w)
@@ -160,7 +149,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     struct tw_transparent t = {0};
     struct twin_run *r = NULL;
     struct twin_launch_options o = tw_record_launch(&a->record, argv, &t);
-    apply(w, &o);
+    twin_world_plan_apply(&w->plan, &o);
     if (twin_launch(&o, &r, &err) != 0)
         return tw_record_failed(&t, argv, "unwatched and unpinned", &err);
     if (r->outcome == TWIN_RUN_NOT_STARTED)
@@ -196,7 +185,7 @@ static double run_timed(struct series *s, bool pinned, bool shown)
     o.stdin_spool = s->spool;
     o.label = pinned ? "pinned" : "unpinned";
     if (pinned)
-        apply(s->w, &o);
+        twin_world_plan_apply(&s->w->plan, &o);
     s->stop = true;
     if (twin_launch(&o, &r, &err) != 0) {
         s->code = tw_trouble(&err, "the cost was not measured");

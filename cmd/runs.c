@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <twin/trace.h>
+#include <unistd.h>
 
 /* Steps of one rank: its processes differ (loader workers end no steps), the largest is the trainer's. */
 struct rank_steps {
@@ -97,9 +98,32 @@ const char *tw_run_state(const struct twin_run *r, char text[32])
     return "?";
 }
 
+bool tw_run_failed(const struct twin_run *r)
+{
+    return r->outcome == TWIN_RUN_SIGNALED || r->outcome == TWIN_RUN_NOT_STARTED ||
+           (r->outcome == TWIN_RUN_EXITED && r->exit_code != 0);
+}
+
 char *tw_home(const char *option)
 {
     return option ? tw_strdup(option) : twin_home_default();
+}
+
+char *tw_home_for_runs(const char *option, const char *command)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *given = tw_home(option), *home = given ? tw_path_absolute(given, &err) : NULL;
+    tw_free(given);
+    if (!home) {
+        tw_trouble(&err, "%s: cannot name the home", command);
+        return NULL;
+    }
+    if (tw_mkdirs(home, &err) == 0 && access(home, W_OK) == 0)
+        return home;
+    twin_error_system(&err, "%s", home);
+    tw_trouble(&err, "%s: cannot write the run folders; choose another place with --home or TWINRUN_HOME", command);
+    tw_free(home);
+    return NULL;
 }
 
 struct twin_run *tw_run_open(const char *home, const char *spec)

@@ -17,8 +17,12 @@ void tw_run_totals(const struct twin_run *r, struct tw_run_totals *t);
 
 /* "ok", "exit 3", "SIGSEGV", "not started", "stopped", "interrupted", "running" */
 const char *tw_run_state(const struct twin_run *r, char text[32]);
+/* By its own fault: not when twinrun or Ctrl-C ended it. */
+bool tw_run_failed(const struct twin_run *r);
 /* --home, or the default. malloc'ed; NULL when out of memory. */
 char *tw_home(const char *option);
+/* The same, absolute, made when missing. NULL when runs cannot be written there: command's complaint was said. */
+char *tw_home_for_runs(const char *option, const char *command);
 /* Resolves and loads what the user typed; says what went wrong and returns NULL. */
 struct twin_run *tw_run_open(const char *home, const char *spec);
 

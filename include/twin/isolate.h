@@ -66,6 +66,8 @@ struct twin_world_plan {
     char **argv;                    /* the command after edits of user factors; NULL when unchanged */
 };
 int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_world_plan *out, struct twin_error *err);
+/* Puts the plan into a launch. The options borrow from it. */
+void twin_world_plan_apply(const struct twin_world_plan *p, struct twin_launch_options *o);
 void twin_world_plan_free(struct twin_world_plan *p);
 
 /* Did each setting take effect in the processes that matter? Reads the run's `factors` file and the notes of its traces. */

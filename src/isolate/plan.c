@@ -248,6 +248,17 @@ int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_w
     return rc;
 }
 
+void twin_world_plan_apply(const struct twin_world_plan *p, struct twin_launch_options *o)
+{
+    o->env = p->env;
+    o->no_aslr = p->no_aslr;
+    o->on_cpu = p->cpu >= 0;
+    o->cpu = p->cpu;
+    o->hot = p->hot;
+    if (p->argv)
+        o->argv = p->argv;
+}
+
 void twin_world_plan_free(struct twin_world_plan *p)
 {
     tw_list_free(p->env);

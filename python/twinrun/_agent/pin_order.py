@@ -230,17 +230,9 @@ def _gates(line):
 
 def torch(pin, torch):
     """Loaders that deliver batches as workers finish them (in_order=False, torch 2.6 and later) keep the order again."""
-    loader = torch.utils.data.DataLoader
-    original = loader.__init__
+    def in_order(loader, caller):
+        if not getattr(loader, "in_order", True) and not pin.vary:
+            loader.in_order = True
+            pin.kept("in_order=False of a DataLoader", caller)
 
-    def __init__(self, *args, **named):
-        try:
-            original(self, *args, **named)
-        except BaseException as error:
-            pins.hide(error)
-            raise
-        if not getattr(self, "in_order", True) and not pin.vary:
-            self.in_order = True
-            pin.kept("in_order=False of a DataLoader", sys._getframe(1))
-
-    loader.__init__ = functools.update_wrapper(__init__, original)
+    pins.after_init(torch.utils.data.DataLoader, in_order)

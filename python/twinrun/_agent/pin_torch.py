@@ -191,27 +191,20 @@ def loader_workers(pin, torch):
     count = pin.choose(range(4)) if pin.vary else pin.default(0)
     if count > 1024:
         raise ValueError("%d workers" % count)
-    loader = torch.utils.data.DataLoader
-    original = loader.__init__
 
-    def __init__(self, *args, **named):
-        try:
-            original(self, *args, **named)
-        except BaseException as error:
-            pins.hide(error)
-            raise
-        asked = self.num_workers
+    def set_workers(loader, caller):
+        asked = loader.num_workers
         if asked == count:
             return
-        self.num_workers = count
+        loader.num_workers = count
         if count == 0:  # the rest of what only loaders with workers may have
-            self.timeout, self.prefetch_factor = 0, None
-            self.__dict__["persistent_workers"] = False
-        elif getattr(self, "prefetch_factor", 2) is None:
-            self.prefetch_factor = 2
-        pin.kept("num_workers=%d" % asked, sys._getframe(1))
+            loader.timeout, loader.prefetch_factor = 0, None
+            loader.__dict__["persistent_workers"] = False
+        elif getattr(loader, "prefetch_factor", 2) is None:
+            loader.prefetch_factor = 2
+        pin.kept("num_workers=%d" % asked, caller)
 
-    loader.__init__ = functools.update_wrapper(__init__, original)
+    pins.after_init(torch.utils.data.DataLoader, set_workers)
     pin.effect("num_workers=%d in every DataLoader" % count)
 
 

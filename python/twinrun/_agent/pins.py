@@ -156,6 +156,23 @@ def hide(error):
         error.__traceback__ = error.__traceback__.tb_next
 
 
+def after_init(cls, then):
+    """Whatever cls makes goes through then(object, frame of who made it)."""
+    import functools
+
+    original = cls.__init__
+
+    def __init__(self, *args, **named):
+        try:
+            original(self, *args, **named)
+        except BaseException as error:
+            hide(error)
+            raise
+        then(self, sys._getframe(1))
+
+    cls.__init__ = functools.update_wrapper(__init__, original)
+
+
 def hide_from_compiler(functions):
     from . import torch_hooks
 
