@@ -148,8 +148,8 @@ static int run(int argc, char **argv)
         rc = prepare(&c);
         if (rc < 0)
             rc = search(&c);
-        else if (c.args.json)
-            printf("{\"schema\":\"twinrun.isolate/1\",\"outcome\":\"error\",\"causes\":[],\"runs_used\":0}\n");
+        if (c.args.json && !c.reported)
+            rc = tw_isolate_json_error(rc);
     }
     fini(&c);
     return rc;

@@ -40,7 +40,7 @@ struct tw_isolate {
     double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
-    bool interrupted;
+    bool interrupted, reported;
 };
 
 /* ---- isolate_runs.c */
@@ -56,5 +56,7 @@ twin_search_saved tw_isolate_log_save;
 
 /* ---- isolate_report.c. Prints; returns the exit code. */
 int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r);
+/* The object that --json prints when there is no result: outcome "error" and what was said. Returns code. */
+int tw_isolate_json_error(int code);
 
 #endif

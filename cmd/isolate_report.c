@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { COST_RUNS = 3 }; /* of each sort: a ratio of fewer is the machine's mood */
+
 /* Time of a run with exactly the causes pinned over that of a natural one, from the runs that were made; NaN: not known. */
 static double cost_ratio(const struct tw_isolate *c)
 {
@@ -29,7 +31,7 @@ static double cost_ratio(const struct tw_isolate *c)
             pins++;
         }
     }
-    return naturals && pins ? (pinned / (double)pins) / (natural / (double)naturals) : NAN;
+    return naturals >= COST_RUNS && pins >= COST_RUNS ? (pinned / (double)pins) / (natural / (double)naturals) : NAN;
 }
 
 /* ---- text */
@@ -56,6 +58,8 @@ static void print_causes(const struct tw_isolate *c, const struct twin_search_re
     double cost = cost_ratio(c);
     if (r->cause_count && isfinite(cost))
         printf("cost      a run under %s takes %.2f times as long\n", r->cause_count == 1 ? "this pin" : "these pins", cost);
+    else if (r->cause_count)
+        printf("cost      not known from these runs; twinrun run --cost measures it\n");
 }
 
 static void print_pins(const struct tw_isolate *c)
@@ -78,7 +82,7 @@ static void print_next(const struct tw_isolate *c, const struct twin_search_repo
     } else if (r->outcome == TWIN_SEARCH_INTERRUPTED) {
         printf("next      twinrun isolate --resume -- %s\n", job ? job : "COMMAND");
     } else if (r->outcome == TWIN_SEARCH_NOT_ENOUGH && r->need) {
-        printf("next      twinrun isolate --max-runs %u -- %s\n", r->need, job ? job : "COMMAND");
+        printf("next      twinrun isolate --resume --max-runs %u -- %s\n", r->need, job ? job : "COMMAND");
     } else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE) {
         printf("next      twinrun check --all --runs 10 -- %s\n", job ? job : "COMMAND");
     }
@@ -140,6 +144,13 @@ static int print_json(const struct tw_isolate *c, const struct twin_search_repor
         ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder)));
 }
 
+int tw_isolate_json_error(int code)
+{
+    json_t *j = json_pack("{s:s, s:s, s:o, s:[], s:i}", "schema", "twinrun.isolate/1", "outcome", "error", "message", tw_json_text(tw_said()),
+                          "causes", "runs_used", 0);
+    return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
+}
+
 int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
 {
     static const int code[] = {
@@ -148,6 +159,7 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
         [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE, [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED, [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
     };
+    c->reported = true;
     if (c->args.json)
         return print_json(c, r) == 0 ? code[r->outcome] : TW_EXIT_TROUBLE;
     char *text = twin_search_report_text(r, c->candidate);
