@@ -98,6 +98,16 @@ static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, co
     return twin_compare(pair, 2, &o, v, err);
 }
 
+/* A run that was cut where it parted has not said everything. */
+static void note_common(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_search_set *same)
+{
+    bool common[TWIN_SEARCH_FACTORS] = {false};
+    twin_factors_common(a, b, c->factor, c->count, common);
+    for (size_t i = 0; i < c->count; i++)
+        if (common[i])
+            same->word[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 /* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the usual class of runs from a rare one. */
 static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struct twin_run *r)
 {
@@ -130,6 +140,8 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
     }
     if (out->parted)
         out->agrees = agreeing(c, world_digest(c, q), r);
+    if (q->purpose == TWIN_FOR_BASELINE)
+        note_common(c, reference, r, &out->same);
     note_unseen(c, v);
     bool wanted = out->parted && q->purpose == TWIN_FOR_BASELINE && !c->first;
     if (wanted)
@@ -227,6 +239,8 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
     int rc = world_of(c, q, &w);
     if (rc == 0)
         rc = twin_world_plan(&w, c->argv, &p, err);
+    if (rc == 0 && q->purpose == TWIN_FOR_BASELINE)
+        rc = twin_world_plan_watch(&p, err);
     if (rc == 0)
         rc = launch(c, q, &p, reference, &watch, &r, err);
     twin_world_plan_free(&p);

@@ -248,6 +248,11 @@ int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_w
     return rc;
 }
 
+int twin_world_plan_watch(struct twin_world_plan *p, struct twin_error *err)
+{
+    return tw_list_add(&p->env, &p->env_count, tw_strdup("TWINRUN_WATCH=1"), err);
+}
+
 void twin_world_plan_apply(const struct twin_world_plan *p, struct twin_launch_options *o)
 {
     o->env = p->env;
