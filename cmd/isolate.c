@@ -73,7 +73,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
         /* Every pin is only freed: a value that natural runs never took would try innocents, too. */
-        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true, .cost = 0.0 / 0.0};
+        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true};
     }
     twin_world_free(&all);
     return rc;
