@@ -157,6 +157,8 @@ struct twin_search_test {
     uint64_t compared;
     bool parted;
     bool steady; /* a run with them freed, none set, agreed with the one with every pin on */
+    int64_t step;  /* at which it parted; -1: it did not, or the job failed */
+    int32_t layer; /* of that first difference; -1: unknown */
 };
 
 struct twin_search_report {

@@ -133,7 +133,7 @@ static struct twin_search_test *row_of(struct tw_search *s, const struct twin_se
         return NULL;
     }
     r->test = grown;
-    r->test[r->test_count] = (struct twin_search_test){.freed = *freed};
+    r->test[r->test_count] = (struct twin_search_test){.freed = *freed, .step = -1, .layer = -1};
     return &r->test[r->test_count++];
 }
 
@@ -212,8 +212,13 @@ int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64
         if (rc)
             return rc;
         for (size_t i = 0; i < done; i++) {
+            const struct twin_search_result *x = &s->result[i];
             row->compared++;
-            row->parted |= s->result[i].parted;
+            if (x->parted && !row->parted && x->status == TWIN_ENDED_WELL) {
+                row->step = x->step;
+                row->layer = x->layer;
+            }
+            row->parted |= x->parted;
         }
         clean += done;
     }
