@@ -23,11 +23,12 @@ static const struct tw_option options[] = {
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
      FIELD(resume)},
-    {"pin", 'p', TW_OPT_STRING, "LIST", "all,-affinity", "Factors", "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out (one core hides a race)",
+    {"pin", 'p', TW_OPT_STRING, "LIST", "all", "Factors", "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out",
      FIELD(pin)},
     {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)", FIELD(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+    {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "take text and files that differ for a divergence, too: names, paths, orders of words", FIELD(text)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
@@ -73,7 +74,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
         /* Every pin is only freed: a value that natural runs never took would try innocents, too. */
-        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true};
+        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true, .last_resort = strcmp(f->id, "affinity") == 0};
     }
     twin_world_free(&all);
     return rc;
@@ -151,7 +152,7 @@ static void fini(struct tw_isolate *c)
 
 static int run(int argc, char **argv)
 {
-    struct tw_isolate c = {.log_fd = -1};
+    struct tw_isolate c = {.log_fd = -1, .level = TWIN_LEVEL_TENSORS};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
     if (rc < 0 && job.count == 0)

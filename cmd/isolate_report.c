@@ -199,6 +199,7 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
         [TWIN_SEARCH_OUTSIDE] = TW_EXIT_INCONCLUSIVE,  [TWIN_SEARCH_HARDWARE] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE, [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED, [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
+        [TWIN_SEARCH_UNSEEN] = TW_EXIT_INCONCLUSIVE,
     };
     struct tw_isolate_result found;
     tw_isolate_result(c, r, &found);

@@ -29,15 +29,20 @@ static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
     r->unit_why = "replay or transplant showed the operation itself disagreeing; steps are taken to be independent";
 }
 
+double tw_p_in_a_row(uint64_t parted, uint64_t clean)
+{
+    double k = (double)parted, n = (double)clean;
+    return 1.1 * pow(k / (k + n), k) * pow(n / (k + n), n);
+}
+
 /* p of the hypothesis that the pins do nothing, when nothing parted under them. Fisher's exact test; but where all of the planned
  * divergences came one after the other it is told what it ignores, that the free arm was stopped at them: at rate r that outcome and
  * no divergence under the pins have probability r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). A tenth is added for what
  * Fisher's part of the rule lets pass at that rate; a test computes that the whole keeps its level. */
 static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
 {
-    double k = (double)free.parted, n = (double)clean;
     if (s->report->unit == TWIN_UNIT_RUN && free.parted == free.trials && free.parted == s->plan->baseline_parts)
-        return 1.1 * pow(k / (k + n), k) * pow(n / (k + n), n);
+        return tw_p_in_a_row(free.parted, clean);
     return twin_stats_fisher(free.parted, free.trials - free.parted, 0, clean, TWIN_GREATER);
 }
 

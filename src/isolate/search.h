@@ -15,6 +15,7 @@ struct tw_arm {
     uint64_t compared, parted, steps;  /* parted: from the modal class, so that an odd reference does not look like a high rate */
     struct { uint64_t first, runs; } class[TW_CLASSES]; size_t classes; /* the reference's own comes first */
     uint64_t disagreeing;              /* of those parted */
+    uint64_t blind;                    /* of those that did not part */
     bool fails;                        /* the job never ends well in this world */
 };
 struct tw_reference { struct twin_search_set freed; uint64_t handle; };
@@ -39,7 +40,7 @@ struct tw_search {
 };
 
 /* Codes of the search's own, beside TWIN_E*: positive, and never seen by callers of twin_search. */
-enum { TW_BUDGET = 1, TW_WORLD_FAILS = 2 };
+enum { TW_BUDGET = 1, TW_WORLD_FAILS = 2, TW_UNSEEN = 3 };
 
 /* ---- sets */
 void tw_set_add(struct twin_search_set *set, size_t i);
@@ -95,6 +96,8 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer);
 /* ---- confirm.c */
 enum tw_confirmed { TW_SUFFICIENT, TW_NOT_SUFFICIENT, TW_SET_FAILS };
 /* Is the set sufficient, each member necessary? Members that are not are taken out of it. */
+/* p when all planned comparisons of the free arm parted one after the other, and so many under the pins did not (see p_of). */
+double tw_p_in_a_row(uint64_t parted, uint64_t clean);
 /* Runs that a verdict needs beside the baseline when the natural world goes on as this arm does. */
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free);
 int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
