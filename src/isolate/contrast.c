@@ -112,7 +112,7 @@ int tw_pinned_world(struct tw_search *s, struct twin_error *err)
             if (s->result[0].status == TWIN_ENDED_WELL)
                 return remember(s, &none, s->result[0].handle, err);
         }
-        int rc = drop_failing_pin(s, err);
+        int rc = s->plan->arms ? TW_WORLD_FAILS : drop_failing_pin(s, err);
         if (rc)
             return rc;
     }

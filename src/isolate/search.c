@@ -45,7 +45,9 @@ static int outside(struct tw_search *s, struct twin_error *err)
 {
     size_t done;
     const struct twin_search_set none = {{0}};
-    s->report->outcome = TWIN_SEARCH_OUTSIDE;
+    s->report->outcome = s->plan->arms ? TWIN_SEARCH_UNSTEADY : TWIN_SEARCH_OUTSIDE;
+    if (s->plan->arms)
+        return 0;
     tw_world_pinned(s, &none, s->setting);
     int rc = tw_runs(s, TWIN_FOR_VOTE, 1, s->parted_a, s->parted_b, &done, err);
     if (rc == TW_BUDGET)
@@ -72,6 +74,25 @@ static int nothing_found(struct tw_search *s, const struct tw_arm *arm, struct t
         return outside(s, err);
     s->report->outcome = TWIN_SEARCH_UNEXPLAINED;
     return 0;
+}
+
+/* The chosen pins are a verdict; of two arms only when A parts with them as in B. */
+static int isolated(struct tw_search *s, const struct chosen *c, struct twin_error *err)
+{
+    struct twin_search_set together = {{0}};
+    enum tw_confirmed answer = TW_SUFFICIENT;
+    for (size_t i = 0; i < s->report->cause_count; i++) {
+        struct twin_search_cause *cause = &s->report->cause[i];
+        cause->alternatives = c->alternatives[cause->candidate];
+        tw_set_add(&together, cause->candidate);
+        for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+            together.word[w] |= cause->alternatives.word[w];
+    }
+    int rc = s->plan->arms ? tw_confirm_applied(s, &together, &answer, err) : 0;
+    s->report->outcome = answer == TW_SUFFICIENT ? TWIN_SEARCH_ISOLATED : answer == TW_SET_FAILS ? TWIN_SEARCH_UNSTEADY : TWIN_SEARCH_UNEXPLAINED;
+    if (rc || answer != TW_SUFFICIENT)
+        s->report->cause_count = 0;
+    return rc;
 }
 
 /* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the set is sufficient now. */
@@ -105,12 +126,8 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
     rc = tw_confirm(s, &c->pins, &answer, err);
     if (rc)
         return rc;
-    if (answer == TW_SUFFICIENT) {
-        for (size_t i = 0; i < s->report->cause_count; i++)
-            s->report->cause[i].alternatives = c->alternatives[s->report->cause[i].candidate];
-        s->report->outcome = TWIN_SEARCH_ISOLATED;
-        return 0;
-    }
+    if (answer == TW_SUFFICIENT)
+        return isolated(s, c, err);
     if (answer == TW_SET_FAILS) { /* the job needs this one free when the rest is natural */
         tw_set_remove(&c->pins, pin);
         tw_set_remove(&s->report->suspects, pin);
@@ -137,13 +154,31 @@ static uint32_t runs_needed(const struct tw_search *s, bool searched)
     }
     if (!searched)
         need += ceil(log2((double)plan->candidates + 1)) * (double)tw_clean_needed(natural, .15);
-    need += (double)tw_confirm_cost(s, &then);
+    need += (double)tw_confirm_cost(s, &then) + (plan->arms ? ceil(plan->baseline_parts / rate) : 0);
     return need < (double)UINT32_MAX ? (uint32_t)need : UINT32_MAX;
+}
+
+/* Two arms: A's first run, with which all others are compared, and its repeats. */
+static int first_arm(struct tw_search *s, bool *steady, struct twin_error *err)
+{
+    bool parted = false;
+    int rc = tw_pinned_world(s, err);
+    if (!rc)
+        rc = screen(s, s->plan->repeats, &parted, err);
+    *steady = !parted;
+    return rc;
 }
 
 static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
 {
-    int rc = tw_baseline(s, err);
+    bool steady = true;
+    int rc = s->plan->arms ? first_arm(s, &steady, err) : 0;
+    if (!rc && !steady) {
+        s->report->outcome = TWIN_SEARCH_UNSTEADY;
+        return 0;
+    }
+    if (!rc)
+        rc = tw_baseline(s, err);
     if (rc == TW_WORLD_FAILS) {
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;
         return 0;
@@ -154,7 +189,7 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
         s->report->outcome = TWIN_SEARCH_NO_DIVERGENCE;
         return 0;
     }
-    rc = tw_pinned_world(s, err);
+    rc = s->plan->arms ? 0 : tw_pinned_world(s, err);
     if (rc == TW_WORLD_FAILS) { /* it does not end well even without pins: then it fails by itself, most of the time */
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;
         return 0;
@@ -200,7 +235,8 @@ static int open_search(struct tw_search *s, struct twin_error *err)
     s->result = tw_calloc(s->plan->parallel, sizeof *s->result);
     if (!s->report || !s->setting || !s->request || !s->result)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for a search over %zu candidates", s->plan->candidates);
-    s->report->bound = NAN;
+    s->report->bound = s->report->p_applied = NAN;
+    s->report->arms = s->plan->arms;
     s->report->unit_why = "not decided yet";
     for (size_t i = 0; i < s->plan->candidates; i++)
         tw_set_add(&s->report->left_out, i);
