@@ -19,6 +19,8 @@ static double cost_ratio(const struct tw_isolate *c)
 {
     double natural = 0, pinned = 0;
     size_t naturals = 0, pins = 0;
+    if (c->arms) /* another command may do other work */
+        return NAN;
     for (size_t i = 0; i < c->log.count; i++) {
         const struct twin_search_result *x = &c->log.entry[i].result;
         if (x->status != TWIN_ENDED_WELL || x->parted) /* one that parted may have been cut short */
@@ -135,13 +137,14 @@ static const char *contract_word(enum twin_search_outcome o)
 static int print_json(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     return tw_json_print(json_pack(
-        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o}", "schema",
+        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "schema",
         "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason", twin_search_outcome_name(r->outcome), "causes", causes(c, r), "runs_used",
         (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta", tw_json_number(c->plan.beta), "first", first_json(c), "bound",
         tw_json_number(r->bound), "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted, "rate", tw_json_number(r->rate),
         "low", tw_json_number(r->rate_low), "high", tw_json_number(r->rate_high), "unit", r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "runs", "unit_why",
         r->unit_why ? r->unit_why : "", "tested", ids(c, &r->tested), "dropped", ids(c, &r->dropped), "left_out", ids(c, &r->left_out), "suspects",
-        ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder)));
+        ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder), "arms",
+        tw_isolate_arms_json(c, r)));
 }
 
 int tw_isolate_json_error(int code)
@@ -158,6 +161,7 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
         [TWIN_SEARCH_OUTSIDE] = TW_EXIT_INCONCLUSIVE,  [TWIN_SEARCH_HARDWARE] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE, [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED, [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
+        [TWIN_SEARCH_UNSTEADY] = TW_EXIT_INCONCLUSIVE,
     };
     c->reported = true;
     if (c->args.json)
@@ -166,6 +170,10 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
     fputs(text ? text : "", stdout);
     free(text);
     print_first(c);
+    if (c->arms) {
+        tw_isolate_arms_print(c, r);
+        return code[r->outcome];
+    }
     print_causes(c, r);
     print_pins(c);
     print_next(c, r);

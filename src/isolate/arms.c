@@ -503,8 +503,8 @@ char *twin_arms_mix(const struct twin_arms *arms, const struct twin_search_set *
         const struct piece *p = &arms->piece[i];
         if (p->difference != COMMON && twin_search_has(as_b, (size_t)p->difference) != p->in_b)
             continue;
-        bool line = p->raw[0] == '\n';
-        tw_buf_puts(&text, text.len == 0 || line || text.data[text.len - 1] == '\n' ? "" : " ");
+        bool close = p->raw[0] == '\n' || strcmp(p->raw, ";") == 0;
+        tw_buf_puts(&text, text.len == 0 || close || text.data[text.len - 1] == '\n' ? "" : " ");
         tw_buf_puts(&text, p->raw);
     }
     return tw_buf_steal(&text);

@@ -180,7 +180,7 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r, con
     }
     if (r->arms && r->cause_count)
         tw_buf_printf(b, "applied   A with %s as in B: %llu of %llu comparisons part; A itself: 0 of %llu; p = %.2g\n",
-                      r->cause_count == 1 ? "it" : "them", (unsigned long long)r->applied.parted, (unsigned long long)r->applied.trials,
+                      r->cause_count > 1 ? "them" : tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it", (unsigned long long)r->applied.parted, (unsigned long long)r->applied.trials,
                       (unsigned long long)r->repeats, r->p_applied);
     if (r->cause_count)
         tw_buf_printf(b, "unit      %s: %s\n", unit, r->unit_why);
@@ -202,6 +202,10 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
     case TWIN_SEARCH_UNEXPLAINED:
         tw_buf_puts(b, r->arms ? "evidence  A repeats itself, and no set of the differences makes it part\n"
                                : "evidence  the pinned world is clean, and changing every candidate there does not bring the divergence back\n");
+        break;
+    case TWIN_SEARCH_JOB_FAILS:
+        if (r->arms)
+            tw_buf_puts(b, "evidence  A itself does not end well, so that nothing can be compared with it\n");
         break;
     case TWIN_SEARCH_UNSTEADY:
         tw_buf_printf(b, "evidence  A parts from its own first run in comparison %llu: whatever is changed would seem to be to blame\n",
@@ -225,7 +229,10 @@ char *twin_search_report_text(const struct twin_search_report *r, const struct t
     for (size_t i = 0; i < r->test_count; i++) {
         tw_buf_printf(&b, "contrast  %s in %llu comparisons: ", r->test[i].parted ? "parted" : "clean",
                       (unsigned long long)r->test[i].compared);
-        put_set(&b, &r->test[i].freed, candidate);
+        if (r->arms && tw_set_count(&r->test[i].freed) == 0)
+            tw_buf_puts(&b, "A itself");
+        else
+            put_set(&b, &r->test[i].freed, candidate);
         tw_buf_puts(&b, "\n");
     }
     put_causes(&b, r, candidate);
