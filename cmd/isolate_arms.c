@@ -42,9 +42,9 @@ static int add_candidate(struct tw_isolate *c, size_t i)
     char *pin = a ? tw_printf("%s, as in A", a) : NULL, *fix = a && b ? tw_printf("A has %s, B has %s", a, b) : NULL;
     tw_free(a);
     tw_free(b);
-    x->factor[i] = (struct twin_factor){.id = d->id, .layer = "environment", .title = "differs between A and B", .how = "command", .pin = pin, .fix = fix};
+    x->factor[i] = (struct twin_factor){.id = d->id, .layer = "environment", .title = fix, .how = "command", .pin = pin, .fix = fix};
     c->factor[i] = &x->factor[i];
-    c->candidate[i] = (struct twin_candidate){.id = d->id, .layer = "environment", .can_pin = true, .settable = true, .cost = 0.0 / 0.0};
+    c->candidate[i] = (struct twin_candidate){.id = d->id, .layer = "environment", .can_pin = true, .settable = true};
     c->count = i + 1;
     return pin && fix ? 0 : TWIN_ENOMEM;
 }
@@ -133,7 +133,7 @@ void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_
         snprintf(what, sizeof what, "%s", n ? "b" : "a");
     else
         snprintf(what, sizeof what, "a, %zu as in b", n);
-    snprintf(title, 64, "run %-3u %-9s %-14s ", q->number, twin_search_purpose_name(q->purpose), what);
+    snprintf(title, 64, "run %-3u %-9s %-14s ", q->number, q->purpose == TWIN_FOR_CONFIRM ? "confirm" : twin_search_purpose_name(q->purpose), what);
 }
 
 bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q)
@@ -233,58 +233,79 @@ static char *mixed(const struct tw_isolate *c, const struct twin_search_report *
     return twin_arms_mix(c->arms->pair, &set);
 }
 
-static void print_command(const char *lead, const char *command)
+/* `verb` with two commands behind --a and --b. malloc'ed. */
+static char *with_arms(const char *verb, const char *first, const char *second)
 {
-    char *text = command ? tw_printable(command, strlen(command)) : NULL;
-    printf("%s%s\n", lead, text ? text : "");
-    tw_free(text);
-}
-
-static void print_next(const struct tw_isolate *c, const struct twin_search_report *r)
-{
-    char *mix = r->outcome == TWIN_SEARCH_ISOLATED ? mixed(c, r, true) : NULL;
-    char *words[] = {(char *)c->args.a, (char *)(mix ? mix : c->args.b), NULL};
+    char *words[] = {(char *)first, (char *)second, NULL};
     char *a = tw_shell_quote(words, 1), *b = tw_shell_quote(words + 1, 1);
-    const char *quoted_a = a ? a : "A", *quoted_b = b ? b : "B";
-    if (r->outcome == TWIN_SEARCH_UNSTEADY || r->outcome == TWIN_SEARCH_JOB_FAILS)
-        printf("next      twinrun %s -- sh -c %s\n", r->outcome == TWIN_SEARCH_UNSTEADY ? "isolate" : "record", quoted_a);
-    else if (r->outcome == TWIN_SEARCH_INTERRUPTED)
-        printf("next      twinrun isolate --resume --a %s --b %s\n", quoted_a, quoted_b);
-    else if (r->outcome == TWIN_SEARCH_NOT_ENOUGH && r->need)
-        printf("next      twinrun isolate --resume --max-runs %u --a %s --b %s\n", r->need, quoted_a, quoted_b);
-    else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE)
-        printf("next      twinrun check --a %s --b %s\n", quoted_a, quoted_b);
-    tw_free(mix);
+    char *text = a && b ? tw_printf("%s--a %s --b %s", verb, a, b) : NULL;
     tw_free(a);
     tw_free(b);
+    return text;
+}
+
+char *tw_isolate_arms_job(const struct tw_isolate *c)
+{
+    return with_arms("", c->args.a, c->args.b);
+}
+
+char *tw_isolate_arms_next(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    char verb[64] = "twinrun check ", *mix, *next;
+    char *words[] = {(char *)"sh", (char *)"-c", (char *)c->args.a, NULL};
+    switch (r->outcome) {
+    case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
+    case TWIN_SEARCH_ISOLATED: /* A, and A with the causes: check names the operation */
+        mix = mixed(c, r, true);
+        next = mix ? with_arms(verb, c->args.a, mix) : NULL;
+        tw_free(mix);
+        return next;
+    case TWIN_SEARCH_UNSTEADY:
+    case TWIN_SEARCH_JOB_FAILS:
+        mix = tw_shell_quote(words, 0);
+        next = mix ? tw_printf("twinrun %s -- %s", r->outcome == TWIN_SEARCH_UNSTEADY ? "isolate" : "record", mix) : NULL;
+        tw_free(mix);
+        return next;
+    case TWIN_SEARCH_INTERRUPTED: snprintf(verb, sizeof verb, "twinrun isolate --resume "); break;
+    case TWIN_SEARCH_NOT_ENOUGH: snprintf(verb, sizeof verb, "twinrun isolate --resume --max-runs %u ", r->need); break;
+    default: break;
+    }
+    return with_arms(verb, c->args.a, c->args.b);
+}
+
+char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
+{
+    const struct tw_isolate_arms *x = c->arms;
+    if (i < x->version_count)
+        return tw_printf("%s; it comes with the commands and was not set by itself", x->versions[i]);
+    i -= x->version_count;
+    if (i == 0 && x->b_fails)
+        return tw_strdup("B fails; that is how it parts from A");
+    if (i == 0 && x->fails) {
+        char *safe = tw_printable(x->fails, strlen(x->fails)), *text = safe ? tw_printf("a mixed command fails, which counts as parting: %s", safe) : NULL;
+        tw_free(safe);
+        return text;
+    }
+    for (size_t k = 0, n = 1; x->effect && k < x->held.count; k++)
+        if (x->effect[k].effect == TWIN_EFFECT_FAILED && n++ == i)
+            return tw_printf("the pin of %s did not take effect: %s", x->held.setting[k].factor->id, x->effect[k].text ? x->effect[k].text : "");
+    return NULL;
 }
 
 void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r)
 {
-    const struct tw_isolate_arms *x = c->arms;
     struct twin_search_set named = causes(c, r, true);
     for (size_t i = 0; i < c->count; i++)
         if (twin_search_has(&named, i))
-            printf("differs   %s: %s\n", x->factor[i].id, x->factor[i].fix);
-    if (r->outcome == TWIN_SEARCH_ISOLATED) {
-        char *agrees = mixed(c, r, false);
-        print_command("fix       B with this as in A: ", agrees);
-        tw_free(agrees);
-    }
+            printf("differs   %s: %s\n", c->factor[i]->id, c->factor[i]->fix);
+    char *agrees = r->outcome == TWIN_SEARCH_ISOLATED ? mixed(c, r, false) : NULL;
+    char *text = agrees ? tw_printable(agrees, strlen(agrees)) : NULL;
+    if (text)
+        printf("fix       B with this as in A: %s\n", text);
     if (r->outcome == TWIN_SEARCH_UNEXPLAINED)
         printf("outside   it lies outside what differs between the commands\n");
-    for (size_t i = 0; i < x->version_count; i++)
-        printf("world     %s; it comes with the commands and was not set by itself\n", x->versions[i]);
-    if (x->b_fails)
-        printf("note      B fails; that is how it parts from A\n");
-    else if (x->fails)
-        print_command("note      a mixed command fails, which counts as parting: ", x->fails);
-    for (size_t i = 0; x->effect && i < x->held.count; i++)
-        if (x->effect[i].effect == TWIN_EFFECT_FAILED)
-            printf("note      the pin of %s did not take effect: %s\n", x->held.setting[i].factor->id, x->effect[i].text ? x->effect[i].text : "");
-    if (c->unseen)
-        printf("note      not everything was seen: %s\n", c->unseen);
-    print_next(c, r);
+    tw_free(text);
+    tw_free(agrees);
 }
 
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r)

@@ -29,16 +29,16 @@ static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
     r->unit_why = "replay or transplant showed the operation itself disagreeing; steps are taken to be independent";
 }
 
-/* p of the hypothesis that the pins do nothing, when nothing parted under them. Fisher's exact test; but where all of the planned
- * divergences came one after the other it is told what it ignores, that the free arm was stopped at them: at rate r that outcome and
- * no divergence under the pins have probability r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). A tenth is added for what
- * Fisher's part of the rule lets pass at that rate; a test computes that the whole keeps its level. */
 double tw_all_against_none(uint64_t k, uint64_t n)
 {
     double parted = (double)k, clean = (double)n, all = parted + clean;
     return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
 }
 
+/* p of the hypothesis that the pins do nothing, when nothing parted under them. Fisher's exact test; but where all of the planned
+ * divergences came one after the other it is told what it ignores, that the free arm was stopped at them: at rate r that outcome and
+ * no divergence under the pins have probability r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). A tenth is added for what
+ * Fisher's part of the rule lets pass at that rate; a test computes that the whole keeps its level. */
 static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
 {
     if (s->report->unit == TWIN_UNIT_RUN && free.parted == free.trials && free.parted == s->plan->baseline_parts)
@@ -50,8 +50,7 @@ static double p_of(const struct tw_search *s, struct twin_search_arm free, uint6
  * world: the j-th gets .8 * .2^(j - 1) of alpha, which sums to alpha however many there will be. */
 static double share(const struct tw_search *s)
 {
-    size_t j = tw_set_count(&s->report->suspects);
-    return .8 * pow(.2, (double)(j ? j - 1 : 0));
+    return .8 * pow(.2, s->sets_tested ? s->sets_tested - 1 : 0);
 }
 
 /* Clean trials under the pins that make the difference significant. */

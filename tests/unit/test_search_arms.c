@@ -61,7 +61,7 @@ static struct twin_search_report *search(struct pair *p, size_t count)
     static const char *const ids[DIFFERENCES] = {"env:A", "env:B", "program", "arg:1", "arg:--c", "arg:--d", "arg:--e", "arg:--f"};
     struct twin_candidate candidate[DIFFERENCES];
     for (size_t i = 0; i < DIFFERENCES; i++)
-        candidate[i] = (struct twin_candidate){.id = ids[i], .layer = "environment", .can_pin = true, .settable = true, .cost = 0. / 0.};
+        candidate[i] = (struct twin_candidate){.id = ids[i], .layer = "environment", .can_pin = true, .settable = true};
     struct twin_search_plan plan;
     struct twin_search_report *r = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
