@@ -24,19 +24,20 @@ if args.resume:
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     step = state["step"]
-skip = 0
+place = 0
 while step < args.steps:
-    order = torch.Generator().manual_seed(step // PER_EPOCH)
-    loader = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True, generator=order)
-    for i, (xb, yb) in enumerate(loader):
-        if i < skip or step == args.steps:
-            continue
+    epoch = step // PER_EPOCH
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch))[16 * place:]
+    loader = DataLoader(TensorDataset(x, y), batch_size=16, sampler=order.tolist(), generator=torch.Generator().manual_seed(epoch))
+    for xb, yb in loader:
         loss = nn.functional.cross_entropy(model(xb), yb)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         step += 1
-    skip = 0
+        if step == args.steps:
+            break
+    place = 0
 if args.save:
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, args.save)
 print("result", sum(p.double().sum().item() for p in model.parameters()).hex())
