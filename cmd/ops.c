@@ -167,9 +167,10 @@ static int measure(const struct ops_args *a, const json_t *threads, struct tw_op
         rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "ops");
     else if (tw_capture_lines(argv, SILENCE_S, take_line, d, &interrupted, &status, &err) != 0)
         rc = tw_trouble(&err, "ops: nothing was measured; name the interpreter with --python");
-    else if (interrupted)
+    else if (interrupted) {
+        tw_say("ops: interrupted; with --op and fewer --runs it takes less time");
         rc = TW_EXIT_INTERRUPTED;
-    else if (!d->failed && (status != 0 || !d->about)) {
+    } else if (!d->failed && (status != 0 || !d->about)) {
         tw_say("ops: %s ended early (wait status %d): is it a Python 3.8 or later?", python, status);
         rc = TW_EXIT_TROUBLE;
     }

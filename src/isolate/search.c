@@ -18,7 +18,7 @@ static bool any_clean_contrast(const struct tw_search *s)
     return false;
 }
 
-/* Of pins that do the same, the cheapest known; else the one most suspected, which is how the table is ordered when costs are not. */
+/* Of pins that do the same, the one most suspected. */
 static size_t choose(const struct tw_search *s, const struct twin_search_set *found)
 {
     size_t best = SIZE_MAX;
@@ -30,9 +30,7 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
         double suspicion = 0;
         for (int layer = 0; layer < TWIN_SEARCH_LAYERS; layer++)
             suspicion += (double)s->report->seen[layer] * tw_suspicion(c, layer);
-        bool cheaper = best < SIZE_MAX && c->cost < s->candidate[best].cost;
-        bool alike = best < SIZE_MAX && !(s->candidate[best].cost < c->cost);
-        if (best == SIZE_MAX || cheaper || (alike && suspicion > best_suspicion)) {
+        if (best == SIZE_MAX || suspicion > best_suspicion) {
             best = i;
             best_suspicion = suspicion;
         }
@@ -45,7 +43,9 @@ static int outside(struct tw_search *s, struct twin_error *err)
 {
     size_t done;
     const struct twin_search_set none = {{0}};
-    s->report->outcome = TWIN_SEARCH_OUTSIDE;
+    s->report->outcome = s->plan->arms ? TWIN_SEARCH_UNSTEADY : TWIN_SEARCH_OUTSIDE;
+    if (s->plan->arms)
+        return 0;
     tw_world_pinned(s, &none, s->setting);
     int rc = tw_runs(s, TWIN_FOR_VOTE, 1, s->parted_a, s->parted_b, &done, err);
     if (rc == TW_BUDGET)
@@ -74,6 +74,59 @@ static int nothing_found(struct tw_search *s, const struct tw_arm *arm, struct t
     return 0;
 }
 
+/* The chosen pins are a verdict; of two arms only when A parts with them as in B. */
+static int isolated(struct tw_search *s, const struct chosen *c, struct twin_error *err)
+{
+    struct twin_search_set together = {{0}};
+    enum tw_confirmed answer = TW_SUFFICIENT;
+    for (size_t i = 0; i < s->report->cause_count; i++) {
+        struct twin_search_cause *cause = &s->report->cause[i];
+        cause->alternatives = c->alternatives[cause->candidate];
+        tw_set_add(&together, cause->candidate);
+        for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+            together.word[w] |= cause->alternatives.word[w];
+    }
+    int rc = s->plan->arms ? tw_confirm_applied(s, &together, &answer, err) : 0;
+    s->report->outcome = answer == TW_SUFFICIENT ? TWIN_SEARCH_ISOLATED : answer == TW_SET_FAILS ? TWIN_SEARCH_UNSTEADY : TWIN_SEARCH_UNEXPLAINED;
+    if (rc || answer != TW_SUFFICIENT)
+        s->report->cause_count = 0;
+    return rc;
+}
+
+/* What parts with more pinned parts with these. */
+static bool known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
+{
+    for (size_t i = 0; i < s->arm_count; i++)
+        if (s->arm[i].parted > 0 && tw_set_within(pins, &s->arm[i].pinned))
+            return true;
+    return false;
+}
+
+/* Adds the pin to the set and asks the natural world. */
+static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over, struct twin_error *err)
+{
+    enum tw_confirmed answer;
+    tw_set_add(&c->pins, pin);
+    tw_set_add(&s->report->suspects, pin);
+    *over = false;
+    if (known_to_part(s, &c->pins))
+        return 0;
+    s->sets_tested++;
+    int rc = tw_confirm(s, &c->pins, &answer, err);
+    if (rc)
+        return rc;
+    if (answer == TW_SUFFICIENT) {
+        *over = true;
+        return isolated(s, c, err);
+    }
+    if (answer == TW_SET_FAILS) { /* the job needs this one free when the rest is natural */
+        tw_set_remove(&c->pins, pin);
+        tw_set_remove(&s->report->suspects, pin);
+        tw_set_add(&s->report->dropped, pin);
+    }
+    return 0;
+}
+
 /* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the set is sufficient now. */
 static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, struct twin_error *err)
 {
@@ -84,7 +137,16 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
         return TWIN_ENOMEM;
     struct tw_arm arm = *left;
     *over = true;
-    int rc = tw_find(s, &arm, &found, err);
+    size_t pin = SIZE_MAX;
+    /* Of two arms every pair of differences that act together is to be named, which only contrasts do. */
+    int rc = s->plan->arms ? 0 : tw_alone(s, &c->pins, &pin, err);
+    if (rc)
+        return rc;
+    if (pin != SIZE_MAX)
+        return try(s, c, pin, over, err);
+    rc = tw_pinned_world(s, err);
+    if (!rc)
+        rc = tw_find(s, &arm, &found, err);
     if (rc)
         return rc;
     if (tw_set_count(&found) == 0)
@@ -96,30 +158,11 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
         if (rc || parted)
             return rc ? rc : outside(s, err);
     }
-    size_t pin = choose(s, &found);
-    tw_set_add(&c->pins, pin);
-    tw_set_add(&s->report->suspects, pin);
+    pin = choose(s, &found);
     c->alternatives[pin] = found;
     tw_set_remove(&c->alternatives[pin], pin);
-    enum tw_confirmed answer;
-    rc = tw_confirm(s, &c->pins, &answer, err);
-    if (rc)
-        return rc;
-    if (answer == TW_SUFFICIENT) {
-        for (size_t i = 0; i < s->report->cause_count; i++)
-            s->report->cause[i].alternatives = c->alternatives[s->report->cause[i].candidate];
-        s->report->outcome = TWIN_SEARCH_ISOLATED;
-        return 0;
-    }
-    if (answer == TW_SET_FAILS) { /* the job needs this one free when the rest is natural */
-        tw_set_remove(&c->pins, pin);
-        tw_set_remove(&s->report->suspects, pin);
-        tw_set_add(&s->report->dropped, pin);
-    }
-    *over = false;
-    return 0;
+    return try(s, c, pin, over, err);
 }
-
 /* A rough count of what is still missing, from what was seen of the rate: a search over all candidates and a confirmation. */
 static uint32_t runs_needed(const struct tw_search *s, bool searched)
 {
@@ -137,13 +180,31 @@ static uint32_t runs_needed(const struct tw_search *s, bool searched)
     }
     if (!searched)
         need += ceil(log2((double)plan->candidates + 1)) * (double)tw_clean_needed(natural, .15);
-    need += (double)tw_confirm_cost(s, &then);
+    need += (double)tw_confirm_cost(s, &then) + (plan->arms ? ceil(plan->baseline_parts / rate) : 0);
     return need < (double)UINT32_MAX ? (uint32_t)need : UINT32_MAX;
+}
+
+/* Two arms: A's first run, with which all others are compared, and its repeats. */
+static int first_arm(struct tw_search *s, bool *steady, struct twin_error *err)
+{
+    bool parted = false;
+    int rc = tw_pinned_world(s, err);
+    if (!rc)
+        rc = screen(s, s->plan->repeats, &parted, err);
+    *steady = !parted;
+    return rc;
 }
 
 static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
 {
-    int rc = tw_baseline(s, err);
+    bool steady = true;
+    int rc = s->plan->arms ? first_arm(s, &steady, err) : 0;
+    if (!rc && !steady) {
+        s->report->outcome = TWIN_SEARCH_UNSTEADY;
+        return 0;
+    }
+    if (!rc)
+        rc = tw_baseline(s, err);
     if (rc == TW_WORLD_FAILS) {
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;
         return 0;
@@ -154,13 +215,12 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
         s->report->outcome = TWIN_SEARCH_NO_DIVERGENCE;
         return 0;
     }
-    rc = tw_pinned_world(s, err);
+    for (bool over = false; !rc && !over;)
+        rc = round_of_search(s, c, &over, err);
     if (rc == TW_WORLD_FAILS) { /* it does not end well even without pins: then it fails by itself, most of the time */
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;
         return 0;
     }
-    for (bool over = false; !rc && !over;)
-        rc = round_of_search(s, c, &over, err);
     return rc;
 }
 
@@ -200,7 +260,8 @@ static int open_search(struct tw_search *s, struct twin_error *err)
     s->result = tw_calloc(s->plan->parallel, sizeof *s->result);
     if (!s->report || !s->setting || !s->request || !s->result)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for a search over %zu candidates", s->plan->candidates);
-    s->report->bound = NAN;
+    s->report->bound = s->report->p_applied = NAN;
+    s->report->arms = s->plan->arms;
     s->report->unit_why = "not decided yet";
     for (size_t i = 0; i < s->plan->candidates; i++)
         tw_set_add(&s->report->left_out, i);
