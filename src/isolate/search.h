@@ -15,6 +15,7 @@ struct tw_arm {
     uint64_t compared, parted, steps;  /* parted: from the modal class, so that an odd reference does not look like a high rate */
     struct { uint64_t first, runs; } class[TW_CLASSES]; size_t classes; /* the reference's own comes first */
     uint64_t disagreeing;              /* of those parted */
+    uint64_t failed;                   /* of those parted: ended badly, or stood still */
     bool fails;                        /* the job never ends well in this world */
 };
 struct tw_reference { struct twin_search_set freed; uint64_t handle; };
@@ -94,8 +95,12 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer);
 
 /* ---- confirm.c */
 enum tw_confirmed { TW_SUFFICIENT, TW_NOT_SUFFICIENT, TW_SET_FAILS };
-/* Is the set sufficient, each member necessary? Members that are not are taken out of it. */
 /* Runs that a verdict needs beside the baseline when the natural world goes on as this arm does. */
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free);
+/* Is the set sufficient, each member necessary? Members that are not are taken out of it. */
 int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
+/* Two arms: does A part when the set is as in B? TW_NOT_SUFFICIENT: it does not; TW_SET_FAILS: A itself parts from A. */
+int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
+/* p of k divergences in a row against n clean comparisons, at the rate at which that is likeliest (confirm.c says more). */
+double tw_all_against_none(uint64_t k, uint64_t n);
 #endif
