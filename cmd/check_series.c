@@ -160,7 +160,7 @@ static bool no_input_was_seen(const struct twin_run *r)
 
 /* ---- the series */
 
-static int keep(struct tw_check *c, struct twin_run *r)
+int tw_check_keep(struct tw_check *c, struct twin_run *r)
 {
     struct twin_run **grown = tw_reallocarray(c->runs, c->count + 1, sizeof *grown);
     if (!grown) {
@@ -215,7 +215,7 @@ static int one_run(struct tw_check *c, bool *parted)
         twin_run_free(r);
         return TW_EXIT_TROUBLE;
     }
-    rc = keep(c, r);
+    rc = tw_check_keep(c, r);
     if (rc < 0 && c->count > 1)
         rc = tw_check_compare(c);
     if (rc >= 0)

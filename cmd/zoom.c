@@ -14,7 +14,7 @@
 #include <string.h>
 #include <twin/trace.h>
 
-enum { ATTEMPTS = 3 };
+enum { ATTEMPTS = 3, BASE_ENV = 512 };
 #define KEEP_BYTES "67108864" /* of values per process: enough for one operation of a large model, small for a disk */
 
 static bool uses_torch(const struct twin_run *r)
@@ -72,11 +72,18 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     struct tw_watch watch = {.title = title, .deadline_ns = z->deadline_ns};
     struct twin_launch_options o = *base;
     char *suspect = op ? tw_printf("TWINRUN_ZOOM_OP=%s", op) : NULL;
-    char *env[] = {suspect, (char *)"TWINRUN_ZOOM_KEEP=" KEEP_BYTES, NULL}, text[32];
+    char *env[BASE_ENV + 3], text[32];
+    size_t n = 0;
     if (op && !suspect)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    if (op)
-        o.env = env;
+    for (; base->env && base->env[n] && n < BASE_ENV; n++)
+        env[n] = base->env[n];
+    if (op) {
+        env[n++] = suspect;
+        env[n++] = (char *)"TWINRUN_ZOOM_KEEP=" KEEP_BYTES;
+    }
+    env[n] = NULL;
+    o.env = env;
     o.level = TWIN_LEVEL_OPS;
     o.window_first = step ? step - 1 : 0;
     o.window_last = step;

@@ -364,22 +364,6 @@ static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
     return z->done || end < from ? 0 : zoom_step(c, z, (uint32_t)end, false, err);
 }
 
-static void append_notes(struct tw_cmp *c)
-{
-    struct twin_verdict *v = c->v;
-    char **grown = tw_reallocarray(v->notes, v->note_count + c->notes.n + 1, sizeof *grown);
-    if (!grown) {
-        c->oom = true;
-        return;
-    }
-    v->notes = grown;
-    for (size_t i = 0; i < c->notes.n; i++) {
-        v->notes[v->note_count++] = c->notes.s[i];
-        c->notes.s[i] = NULL;
-    }
-    c->notes.n = 0;
-}
-
 /* Looks through the processes, the suspect rank first, another one only when that shows nothing. */
 static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb, struct suspect *suspect, struct twin_error *err)
 {
@@ -405,7 +389,7 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
             tw_cmp_note(c, "zoom: did not part again at operation level");
         else if (!z.done)
             tw_cmp_note(c, "zoom: parted again, but not in an operation that was seen");
-        append_notes(c);
+        tw_cmp_append_notes(c);
     }
     tw_side_close(&a);
     tw_side_close(&b);
