@@ -158,7 +158,8 @@ static bool has_kind(const struct tw_view *v, enum twin_kind kind)
     return false;
 }
 
-static void take(struct judge *j, const struct tw_diff *d, bool cut, const struct tw_view *a, const struct tw_view *b, uint32_t step)
+/* others: of its phase and kind, which this one stands for. */
+static void take(struct judge *j, const struct tw_diff *d, bool cut, size_t others, const struct tw_view *a, const struct tw_view *b, uint32_t step)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
@@ -166,6 +167,8 @@ static void take(struct judge *j, const struct tw_diff *d, bool cut, const struc
     if (!f)
         return;
     f->role = TWIN_ORIGIN;
+    if (others)
+        tw_finding_set(j->c, &f->text, tw_cmp_text(j->c, "with %zu more of its kind", others));
     if (r->kind == TWIN_KIND_GRADIENT && has_kind(a, TWIN_KIND_GRADIENT_LOCAL)) /* which agree, or they would be named */
         tw_finding_set(j->c, &f->layer, tw_cmp_copy(j->c, "collective"));
     size_t origin = origin_of(j, f, part_of(r, v));
@@ -217,8 +220,11 @@ static void take_origins(struct judge *j, const struct start *s, const struct tw
             continue;
         for (size_t k = 0; k < i && !before; k++)
             before = !sub.d[k].carrier && stands_for(&sub.d[k], &sub.d[i], a, b);
-        if (!before || i == first)
-            take(j, &sub.d[i], cut, a, b, step);
+        size_t others = 0;
+        for (size_t k = 0; k < sub.count; k++)
+            others += k != i && !sub.d[k].carrier && r->kind != TWIN_KIND_STATE && stands_for(&sub.d[k], &sub.d[i], a, b);
+        if (!before)
+            take(j, &sub.d[i], cut, others, a, b, step);
     }
     if (!cut)
         j->uncut |= sub.count > 0;

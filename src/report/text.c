@@ -213,6 +213,10 @@ static void origins(struct page *p, const struct twin_transplant *t)
         tw_buf_printf(&b, ", first in step %u", f->step_a);
         if (f->rank > 0)
             tw_buf_printf(&b, " of rank %d", f->rank);
+        if (f->text[0] && f->kind != TWIN_KIND_STATE) {
+            tw_buf_puts(&b, ", ");
+            tw_say_safe(&b, f->text, 80);
+        }
         paragraph(p, "", &b);
         if (f->op[0] || f->site[0])
             source(p, f);
