@@ -31,6 +31,8 @@ static const struct tw_option options[] = {
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the report as one HTML page (report.html in the search's folder has it in any case)",
+     FIELD(html)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the result: no plan, no progress, no line per run", FIELD(quiet)},
     {NULL},
@@ -71,9 +73,19 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
         /* Every pin is only freed: a value that natural runs never took would try innocents, too. */
-        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true, .cost = 0.0 / 0.0};
+        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true};
     }
     twin_world_free(&all);
+    return rc;
+}
+
+/* A page that cannot be written is found out now and not after an hour of runs. */
+static int html_is_writable(const char *path, struct twin_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? tw_strndup(path, (size_t)(slash - path) + (slash == path)) : tw_strdup(".");
+    int rc = !dir ? twin_error_set(err, TWIN_ENOMEM, "out of memory") : access(dir, W_OK) == 0 ? 0 : twin_error_system(err, "cannot write into %s", dir);
+    tw_free(dir);
     return rc;
 }
 
@@ -81,6 +93,8 @@ static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time};
+    if (c->args.html && html_is_writable(c->args.html, &err) != 0)
+        return tw_trouble(&err, "isolate: --html");
     c->home = tw_home_for_runs(c->args.home, "isolate");
     if (!c->home)
         return TW_EXIT_TROUBLE;
@@ -117,6 +131,7 @@ static void fini(struct tw_isolate *c)
     for (size_t i = 0; i < c->count; i++)
         tw_free(c->effect[i].text);
     tw_free(c->runs);
+    tw_free(c->made);
     tw_free(c->effect);
     tw_free(c->candidate);
     tw_free(c->factor);
@@ -162,7 +177,7 @@ const struct tw_command tw_command_isolate = {
     "Runs COMMAND until runs have parted three times (or 14 comparisons were clean), then in a world where every factor is pinned, then "
     "with factors freed, and last in the natural world with only the suspects pinned: the set must stop the divergence, and each of "
     "its members must bring it back. Criteria, error rates and budget are fixed before the first run and written to the search's "
-    "folder below the home (searches/).\n\n"
+    "folder below the home (searches/), where report.html, a page that needs nothing but a browser, lies in the end.\n\n"
     "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.",
     options,
     TW_OPERANDS_JOB,

@@ -2,7 +2,8 @@
 #ifndef TW_CMD_ISOLATE_H
 #define TW_CMD_ISOLATE_H
 /* Inside of twinrun isolate: isolate.c (options, order of events), isolate_runs.c (the runs that the search asks for),
- * isolate_log.c (what makes an interrupted search go on), isolate_report.c (what is printed). */
+ * isolate_log.c (what makes an interrupted search go on), isolate_result.c (what was found, in words and numbers), isolate_report.c
+ * (what is printed and written). */
 #include "options.h"
 #include "watch.h"
 
@@ -11,10 +12,11 @@
 #include <stdint.h>
 #include <twin/compare.h>
 #include <twin/isolate.h>
+#include <twin/isolation.h>
 #include <twin/search.h>
 
 struct tw_isolate_args {
-    const char *home, *pin, *factor_file;
+    const char *home, *pin, *factor_file, *html;
     uint64_t max_runs, max_time, steps;
     struct tw_strings ignore;
     bool fresh_dir, json, quiet, resume;
@@ -22,6 +24,13 @@ struct tw_isolate_args {
 
 /* A run that the search has asked for, found again by its handle. */
 struct tw_isolate_run { uint64_t handle, world; struct twin_run *run; }; /* world: digest of its settings */
+
+/* What the search's own log does not say of a run. */
+struct tw_isolate_made {
+    uint32_t number;
+    bool whole;                    /* it went on to its own end, or to that of --steps: its time counts */
+    struct twin_search_set pinned;
+};
 
 struct tw_isolate {
     struct tw_isolate_args args;
@@ -37,6 +46,8 @@ struct tw_isolate {
     int log_fd;
     struct tw_isolate_run *runs;
     size_t run_count;
+    struct tw_isolate_made *made;
+    size_t made_count;
     double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
@@ -47,12 +58,26 @@ struct tw_isolate {
 twin_search_run tw_isolate_run;
 /* A run by its handle: from memory, or from its folder in the home. NULL when it is gone. */
 const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle);
+/* By a run's number in the log; NULL when nothing is known. */
+const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number);
+int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
+struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
 /* ---- isolate_log.c. 0, or an error. */
 /* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the newest one for the same job and
  * candidates, whose log is read into c->log. */
 int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err);
 twin_search_saved tw_isolate_log_save;
+
+/* ---- isolate_result.c */
+struct tw_isolate_result {
+    struct twin_isolation x; /* its lists and strings belong to the result */
+    char **text;
+    size_t text_count;
+    bool failed;             /* out of memory */
+};
+void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *out);
+void tw_isolate_result_free(struct tw_isolate_result *out);
 
 /* ---- isolate_report.c. Prints; returns the exit code. */
 int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r);

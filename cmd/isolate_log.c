@@ -35,16 +35,31 @@ static uint64_t from_hex(const json_t *j)
 
 /* ---- one run */
 
-static json_t *entry_json(const struct twin_search_entry *e)
+static json_t *set_json(const struct twin_search_set *set)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof set->word / sizeof set->word[0]; i++)
+        json_array_append_new(list, hex(set->word[i]));
+    return list;
+}
+
+static struct twin_search_set set_read(const json_t *j)
+{
+    struct twin_search_set set = {{0}};
+    for (size_t i = 0; i < sizeof set.word / sizeof set.word[0]; i++)
+        set.word[i] = from_hex(json_array_get(j, i));
+    return set;
+}
+
+static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_entry *e)
 {
     const struct twin_search_result *r = &e->result;
-    json_t *same = json_array();
-    for (size_t i = 0; i < sizeof r->same.word / sizeof r->same.word[0]; i++)
-        json_array_append_new(same, hex(r->same.word[i]));
-    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:i}", "number", (int)e->number, "purpose", (int)e->purpose,
+    const struct tw_isolate_made *made = tw_isolate_made(c, e->number), unknown = {0};
+    made = made ? made : &unknown;
+    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:i, s:b, s:o}", "number", (int)e->number, "purpose", (int)e->purpose,
                      "world", hex(e->world), "status", (int)r->status, "parted", (int)r->parted, "disagrees", (int)r->disagrees, "layer",
                      (int)r->layer, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds,
-                     "same", same, "vote", (int)r->vote);
+                     "same", set_json(&r->same), "vote", (int)r->vote, "whole", (int)made->whole, "pinned", set_json(&made->pinned));
 }
 
 static int integer(const json_t *j, const char *key, json_int_t low, json_int_t high, json_int_t *out)
@@ -77,15 +92,14 @@ static int entry_read(const json_t *j, struct twin_search_entry *e)
     r->agrees = from_hex(json_object_get(j, "agrees"));
     r->seconds = json_number_value(json_object_get(j, "seconds"));
     r->vote = (enum twin_search_vote)vote;
-    for (size_t i = 0; i < sizeof r->same.word / sizeof r->same.word[0]; i++)
-        r->same.word[i] = from_hex(json_array_get(json_object_get(j, "same"), i));
+    r->same = set_read(json_object_get(j, "same"));
     return 0;
 }
 
 int tw_isolate_log_save(void *user, const struct twin_search_entry *entry, struct twin_error *err)
 {
     struct tw_isolate *c = user;
-    json_t *j = entry_json(entry);
+    json_t *j = entry_json(c, entry);
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL, *line = text ? tw_printf("%s\n", text) : NULL;
     int rc = 0;
     if (!line)
@@ -112,6 +126,8 @@ static int read_log(struct tw_isolate *c, const char *path, struct twin_error *e
         json_t *j = json_loadb(data + at, (size_t)(end - data) - at, JSON_REJECT_DUPLICATES, NULL);
         rc = j && entry_read(j, &e) == 0 ? twin_search_log_add(&c->log, &e, err)
                                          : twin_error_set(err, TWIN_EFORMAT, "%s: line %zu is not a run of a search", path, c->log.count + 1);
+        if (rc == 0 && json_object_get(j, "whole"))
+            rc = tw_isolate_made_add(c, &(struct tw_isolate_made){e.number, json_is_true(json_object_get(j, "whole")), set_read(json_object_get(j, "pinned"))});
         json_decref(j);
         at = (size_t)(end - data) + 1;
     }

@@ -12,33 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COST_RUNS = 3 }; /* of each sort: a ratio of fewer is the machine's mood */
-
-/* Time of a run with exactly the causes pinned over that of a natural one, from the runs that were made; NaN: not known. */
-static double cost_ratio(const struct tw_isolate *c)
-{
-    double natural = 0, pinned = 0;
-    size_t naturals = 0, pins = 0;
-    for (size_t i = 0; i < c->log.count; i++) {
-        const struct twin_search_result *x = &c->log.entry[i].result;
-        if (x->status != TWIN_ENDED_WELL || x->parted) /* one that parted may have been cut short */
-            continue;
-        if (c->log.entry[i].purpose == TWIN_FOR_BASELINE) {
-            natural += x->seconds;
-            naturals++;
-        } else if (c->log.entry[i].purpose == TWIN_FOR_CONFIRM) {
-            pinned += x->seconds;
-            pins++;
-        }
-    }
-    return naturals >= COST_RUNS && pins >= COST_RUNS ? (pinned / (double)pins) / (natural / (double)naturals) : NAN;
-}
-
 /* ---- text */
 
-static void print_first(const struct tw_isolate *c)
+static void print_first(const struct twin_isolation *x)
 {
-    const struct twin_finding *f = c->first ? c->first->first : NULL;
+    const struct twin_finding *f = x->first;
     if (!f)
         return;
     char *name = tw_printable(f->name, strlen(f->name)), *site = tw_printable(f->site, strcspn(f->site, "\n"));
@@ -48,45 +26,35 @@ static void print_first(const struct tw_isolate *c)
     tw_free(site);
 }
 
-static void print_causes(const struct tw_isolate *c, const struct twin_search_report *r)
+static void print_natural(const struct twin_isolation *x)
+{
+    char *classes = x->tree.count > 1 ? twin_isolation_classes(x) : NULL;
+    if (classes)
+        printf("classes   %s\n", classes);
+    tw_free(classes);
+    enum { SHOWN = 12 };
+    size_t shown = 0, parted = 0;
+    for (size_t i = 0; i < x->run_count; i++) {
+        const struct twin_isolation_run *r = &x->run[i];
+        if (!r->natural || !r->parted || r->step < 0)
+            continue;
+        if (parted++ < SHOWN)
+            printf("%s%lld", shown++ ? ", " : "steps     natural runs first differ from run 1 at step ", (long long)r->step);
+    }
+    if (shown)
+        printf(parted > shown ? " and %zu more\n" : "\n", parted - shown);
+}
+
+static void print_causes(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
+        char *cost = twin_isolation_cost_text(&x->cause[i].cost);
         printf("fix       %s: %s\n", f->id, f->fix);
         printf("pin       %s   (%s)\n", f->pin, f->how);
+        printf("cost      of this pin: %s%s\n", cost ? cost : "", isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
+        tw_free(cost);
     }
-    double cost = cost_ratio(c);
-    if (r->cause_count && isfinite(cost))
-        printf("cost      a run under %s takes %.2f times as long\n", r->cause_count == 1 ? "this pin" : "these pins", cost);
-    else if (r->cause_count)
-        printf("cost      not known from these runs; twinrun run --cost measures it\n");
-}
-
-static void print_pins(const struct tw_isolate *c)
-{
-    for (size_t i = 0; i < c->count; i++)
-        if (c->effect[i].effect == TWIN_EFFECT_FAILED)
-            printf("note      the pin of %s did not take effect: %s\n", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : "");
-    if (c->unseen)
-        printf("note      not everything was seen: %s\n", c->unseen);
-}
-
-static void print_next(const struct tw_isolate *c, const struct twin_search_report *r)
-{
-    char *job = tw_shell_quote(c->argv, 0);
-    if (r->outcome == TWIN_SEARCH_ISOLATED) {
-        printf("next      twinrun run --pin ");
-        for (size_t i = 0; i < r->cause_count; i++)
-            printf("%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
-        printf(" -- %s\n", job ? job : "COMMAND");
-    } else if (r->outcome == TWIN_SEARCH_INTERRUPTED) {
-        printf("next      twinrun isolate --resume -- %s\n", job ? job : "COMMAND");
-    } else if (r->outcome == TWIN_SEARCH_NOT_ENOUGH && r->need) {
-        printf("next      twinrun isolate --resume --max-runs %u -- %s\n", r->need, job ? job : "COMMAND");
-    } else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE) {
-        printf("next      twinrun check --all --runs 10 -- %s\n", job ? job : "COMMAND");
-    }
-    tw_free(job);
 }
 
 /* ---- JSON */
@@ -105,16 +73,57 @@ static json_t *ids(const struct tw_isolate *c, const struct twin_search_set *set
     return list;
 }
 
-static json_t *causes(const struct tw_isolate *c, const struct twin_search_report *r)
+static json_t *cost_json(const struct twin_isolation_cost *cost)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "ratio", tw_json_number(cost->ratio), "low", tw_json_number(cost->low), "high",
+                     tw_json_number(cost->high), "confidence", tw_json_number(cost->confidence), "n", (json_int_t)cost->with, "n_without",
+                     (json_int_t)cost->without);
+}
+
+static json_t *classes_json(const struct twin_isolation *x)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < x->tree.count; i++) {
+        const struct twin_branch *b = &x->tree.branch[i];
+        json_t *runs = json_array(), *step = b->step < 0 ? json_null() : json_integer(b->step), *from = b->step < 0 ? json_null() : json_integer((json_int_t)b->parent);
+        for (size_t k = 0; k < b->members; k++)
+            json_array_append_new(runs, json_integer(x->natural[b->runs[k]]));
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "runs", runs, "parts_at_step", step, "parts_from_class", from));
+    }
+    return list;
+}
+
+static json_t *natural_json(const struct twin_isolation *x)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < x->run_count; i++) {
+        const struct twin_isolation_run *r = &x->run[i];
+        if (r->natural)
+            json_array_append_new(list, json_pack("{s:I, s:b, s:o, s:o}", "run", (json_int_t)r->number, "parted", (int)r->parted, "step",
+                                                  r->step < 0 ? json_null() : json_integer(r->step), "layer", *r->layer ? tw_json_text(r->layer) : json_null()));
+    }
+    return list;
+}
+
+static json_t *contrasts_json(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->test_count; i++)
+        json_array_append_new(list, json_pack("{s:o, s:I, s:b, s:o}", "freed", ids(c, &r->test[i].freed), "compared", (json_int_t)r->test[i].compared, "parted",
+                                              (int)r->test[i].parted, "step", r->test[i].step < 0 ? json_null() : json_integer(r->test[i].step)));
+    return list;
+}
+
+static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *found, const struct twin_search_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_search_cause *x = &r->cause[i];
         const struct twin_factor *f = c->factor[x->candidate];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
                                               "fix", f->fix, "necessary", arm(&x->necessary), "sufficient", arm(&x->sufficient), "p_value",
                                               tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted), "cost_ratio",
-                                              tw_json_number(cost_ratio(c)), "alternatives", ids(c, &x->alternatives)));
+                                              tw_json_number(found->cause[i].cost.ratio), "cost", cost_json(&found->cause[i].cost), "alternatives", ids(c, &x->alternatives)));
     }
     return list;
 }
@@ -132,16 +141,17 @@ static const char *contract_word(enum twin_search_outcome o)
     return o == TWIN_SEARCH_ISOLATED ? "isolated" : o == TWIN_SEARCH_NO_DIVERGENCE ? "no-divergence" : o == TWIN_SEARCH_JOB_FAILS ? "error" : "not-isolated";
 }
 
-static int print_json(const struct tw_isolate *c, const struct twin_search_report *r)
+static int print_json(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     return tw_json_print(json_pack(
-        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o}", "schema",
-        "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason", twin_search_outcome_name(r->outcome), "causes", causes(c, r), "runs_used",
+        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "schema",
+        "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason", twin_search_outcome_name(r->outcome), "causes", causes(c, x, r), "runs_used",
         (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta", tw_json_number(c->plan.beta), "first", first_json(c), "bound",
         tw_json_number(r->bound), "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted, "rate", tw_json_number(r->rate),
         "low", tw_json_number(r->rate_low), "high", tw_json_number(r->rate_high), "unit", r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "runs", "unit_why",
         r->unit_why ? r->unit_why : "", "tested", ids(c, &r->tested), "dropped", ids(c, &r->dropped), "left_out", ids(c, &r->left_out), "suspects",
-        ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder)));
+        ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder), "classes", classes_json(x), "natural",
+        natural_json(x), "contrasts", contrasts_json(c, r), "next", *x->next ? tw_json_text(x->next) : json_null()));
 }
 
 int tw_isolate_json_error(int code)
@@ -149,6 +159,37 @@ int tw_isolate_json_error(int code)
     json_t *j = json_pack("{s:s, s:s, s:o, s:[], s:i}", "schema", "twinrun.isolate/1", "outcome", "error", "message", tw_json_text(tw_said()),
                           "causes", "runs_used", 0);
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
+}
+
+/* The page lies in the search's folder, and where the user wants it. */
+static int write_page(const struct tw_isolate *c, const struct tw_isolate_result *found)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *page = NULL, *path = tw_path_join(c->folder, "report.html");
+    int rc = found->failed || !path ? twin_error_set(&err, TWIN_ENOMEM, "out of memory") : twin_isolation_html(&found->x, &page, &err);
+    if (rc == 0)
+        rc = tw_write_file_atomic(path, page, strlen(page), &err);
+    if (rc == 0 && c->args.html)
+        rc = tw_write_file_atomic(c->args.html, page, strlen(page), &err);
+    tw_free(page);
+    tw_free(path);
+    return rc == 0 ? 0 : tw_trouble(&err, "isolate: the report is not written as a page");
+}
+
+static int print_text(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
+{
+    char *text = twin_search_report_text(r, c->candidate);
+    fputs(text ? text : "", stdout);
+    free(text);
+    print_natural(x);
+    print_first(x);
+    print_causes(c, x, r);
+    for (size_t i = 0; i < x->note_count; i++)
+        printf("note      %s\n", x->note[i]);
+    if (*x->next)
+        printf("next      %s\n", x->next);
+    printf("page      %s/report.html\n", c->folder);
+    return 0;
 }
 
 int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
@@ -159,15 +200,11 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
         [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE, [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED, [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
     };
+    struct tw_isolate_result found;
+    tw_isolate_result(c, r, &found);
     c->reported = true;
-    if (c->args.json)
-        return print_json(c, r) == 0 ? code[r->outcome] : TW_EXIT_TROUBLE;
-    char *text = twin_search_report_text(r, c->candidate);
-    fputs(text ? text : "", stdout);
-    free(text);
-    print_first(c);
-    print_causes(c, r);
-    print_pins(c);
-    print_next(c, r);
-    return code[r->outcome];
+    int rc = c->args.json ? print_json(c, &found.x, r) : print_text(c, &found.x, r);
+    int page = write_page(c, &found);
+    tw_isolate_result_free(&found);
+    return rc || page ? TW_EXIT_TROUBLE : code[r->outcome];
 }

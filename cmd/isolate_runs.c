@@ -57,6 +57,33 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
     return found;
 }
 
+const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number)
+{
+    for (size_t i = c->made_count; i-- > 0;)
+        if (c->made[i].number == number)
+            return &c->made[i];
+    return NULL;
+}
+
+int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m)
+{
+    struct tw_isolate_made *grown = tw_reallocarray(c->made, c->made_count + 1, sizeof *grown);
+    if (!grown)
+        return TWIN_ENOMEM;
+    c->made = grown;
+    c->made[c->made_count++] = *m;
+    return 0;
+}
+
+static int remember_made(struct tw_isolate *c, const struct twin_search_request *q, const struct tw_watch *w)
+{
+    struct tw_isolate_made m = {.number = q->number, .whole = !w->stopped_parted && !w->stopped_time};
+    for (size_t i = 0; i < c->count; i++)
+        if (q->setting[i].mode == TWIN_PIN)
+            m.pinned.word[i / 64] |= UINT64_C(1) << i % 64;
+    return tw_isolate_made_add(c, &m);
+}
+
 static int world_of(const struct tw_isolate *c, const struct twin_search_request *q, struct twin_world *out)
 {
     *out = (struct twin_world){.setting = tw_calloc(c->count ? c->count : 1, sizeof *out->setting)};
@@ -85,16 +112,21 @@ static void note_unseen(struct tw_isolate *c, const struct twin_verdict *v)
         c->unseen = tw_strdup(v->unseen[0]);
 }
 
-static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
-                        struct twin_error *err)
+struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c)
 {
-    const struct twin_run *pair[2] = {a, b};
-    struct twin_compare_options o = {
+    return (struct twin_compare_options){
         .steps_given = c->args.steps > 0,
         .steps = (uint32_t)c->args.steps,
         .ignore = c->args.ignore.items,
         .ignore_count = c->args.ignore.count,
     };
+}
+
+static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
+                        struct twin_error *err)
+{
+    const struct twin_run *pair[2] = {a, b};
+    struct twin_compare_options o = tw_isolate_compare_options(c);
     return twin_compare(pair, 2, &o, v, err);
 }
 
@@ -244,6 +276,8 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
             out->parted = true; /* its reference did end well */
             out->layer = twin_search_layer("environment");
         }
+        if (rc == 0)
+            rc = remember_made(c, q, &watch);
         if (rc == 0)
             say_run(c, q, r, out);
         if (rc == 0)

@@ -152,4 +152,12 @@ void twin_verdict_free(struct twin_verdict *v);
  * shift and ignore count; NULL: none. */
 int twin_compare_live(const struct twin_run *a, const char *b_dir, const struct twin_compare_options *o, bool *parted,
                       uint32_t *step, struct twin_error *err);
+
+/* Where N runs split: each class but the first leaves another one, its parent, at a step. branch[0] is the usual class. */
+struct twin_branch { size_t *runs; size_t members; size_t parent; int64_t step; /* -1 for branch[0] */ };
+struct twin_class_tree { struct twin_branch *branch; size_t count; };
+/* Every class is compared with the others that leave at its step, so this takes up to n (n - 1) / 2 comparisons. */
+int twin_compare_tree(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o, struct twin_class_tree *out,
+                      struct twin_error *err);
+void twin_class_tree_free(struct twin_class_tree *t);
 #endif

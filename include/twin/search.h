@@ -38,7 +38,6 @@ struct twin_candidate {
     bool can_pin;               /* false: never pinned, so it can only be "outside the pins" */
     bool settable;              /* a pin takes values, all of which natural runs could take (seeds); else it is only freed (races) */
     bool can_vary;              /* can be shaken: used instead of freeing when the natural rate is low */
-    double cost;                /* time under the pin over time without; NaN: unknown. Decides between pins that do the same */
 };
 
 struct twin_search_options {
@@ -158,6 +157,8 @@ struct twin_search_test {
     uint64_t compared;
     bool parted;
     bool steady; /* a run with them freed, none set, agreed with the one with every pin on */
+    int64_t step;  /* at which it parted; -1: it did not, or the job failed */
+    int32_t layer; /* of that first difference; -1: unknown */
 };
 
 struct twin_search_report {

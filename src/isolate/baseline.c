@@ -98,6 +98,12 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
     return rc;
 }
 
+void tw_arm_forget(struct tw_arm *arm)
+{
+    arm->compared = arm->parted = arm->steps = arm->disagreeing = 0;
+    arm->classes = 0;
+}
+
 /* A divergence is proof, so the baseline never turns back to "clean" after one (Wald's plain test would). */
 int tw_baseline(struct tw_search *s, struct twin_error *err)
 {

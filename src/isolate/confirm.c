@@ -45,8 +45,7 @@ static double p_of(const struct tw_search *s, struct twin_search_arm free, uint6
  * world: the j-th gets .8 * .2^(j - 1) of alpha, which sums to alpha however many there will be. */
 static double share(const struct tw_search *s)
 {
-    size_t j = tw_set_count(&s->report->suspects);
-    return .8 * pow(.2, (double)(j ? j - 1 : 0));
+    return .8 * pow(.2, s->sets_tested ? s->sets_tested - 1 : 0);
 }
 
 /* Clean trials under the pins that make the difference significant. */

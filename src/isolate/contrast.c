@@ -10,15 +10,15 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
 {
     static const char table[TWIN_SEARCH_LAYERS][TWIN_SEARCH_LAYERS + 1] = {
         /*               drifbcocehsa */
-        /* data */        "913100010013",
-        /* rng */         "595410110002",
+        /* data */        "913100010015",
+        /* rng */         "595410110007",
         /* init */        "009300100001",
         /* forward */     "101950100002",
         /* backward */    "000391100001",
         /* collective */  "001129100011",
         /* optimizer */   "000000910001",
         /* checkpoint */  "333211391003",
-        /* environment */ "434322229124",
+        /* environment */ "434322229125",
         /* hardware */    "101332212911",
         /* schedule */    "431455311193",
         /* artifact */    "101000030009",
@@ -53,12 +53,11 @@ static int ends_well(struct tw_search *s, const struct twin_search_set *pins, bo
     return 0;
 }
 
-/* The natural world ends well, all pins together do not: finds the pin with which it stops to, by bisection, and drops it. */
-static int drop_failing_pin(struct tw_search *s, struct twin_error *err)
+int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *failing, struct twin_error *err)
 {
     size_t pin[TWIN_SEARCH_FACTORS], n = 0, well = 0;
     for (size_t i = 0; i < s->plan->candidates; i++)
-        if (s->candidate[i].can_pin && !twin_search_has(&s->report->dropped, i))
+        if (s->candidate[i].can_pin && !twin_search_has(&s->report->dropped, i) && twin_search_has(failing, i))
             pin[n++] = i;
     size_t fails = n;
     while (fails - well > 1) {
@@ -101,8 +100,10 @@ static int remember(struct tw_search *s, const struct twin_search_set *freed, ui
 
 int tw_pinned_world(struct tw_search *s, struct twin_error *err)
 {
-    const struct twin_search_set none = {{0}};
-    for (;;) {
+    struct twin_search_set none = {{0}}, all = none;
+    for (size_t i = 0; i < s->plan->candidates; i++)
+        tw_set_add(&all, i);
+    while (s->reference_count == 0) {
         for (unsigned attempt = 0; attempt < (s->natural_failed ? 3 : 2); attempt++) {
             size_t done;
             tw_world_pinned(s, &none, s->setting);
@@ -112,10 +113,11 @@ int tw_pinned_world(struct tw_search *s, struct twin_error *err)
             if (s->result[0].status == TWIN_ENDED_WELL)
                 return remember(s, &none, s->result[0].handle, err);
         }
-        int rc = drop_failing_pin(s, err);
+        int rc = tw_drop_failing_pin(s, &all, err);
         if (rc)
             return rc;
     }
+    return 0;
 }
 
 /* The row of the hypothesis table for this set, made when new. */
@@ -131,7 +133,7 @@ static struct twin_search_test *row_of(struct tw_search *s, const struct twin_se
         return NULL;
     }
     r->test = grown;
-    r->test[r->test_count] = (struct twin_search_test){.freed = *freed};
+    r->test[r->test_count] = (struct twin_search_test){.freed = *freed, .step = -1, .layer = -1};
     return &r->test[r->test_count++];
 }
 
@@ -210,8 +212,13 @@ int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64
         if (rc)
             return rc;
         for (size_t i = 0; i < done; i++) {
+            const struct twin_search_result *x = &s->result[i];
             row->compared++;
-            row->parted |= s->result[i].parted;
+            if (x->parted && !row->parted && x->status == TWIN_ENDED_WELL) {
+                row->step = x->step;
+                row->layer = x->layer;
+            }
+            row->parted |= x->parted;
         }
         clean += done;
     }
@@ -219,14 +226,13 @@ int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64
     return 0;
 }
 
-/* Candidates that may be to blame for what parts in the arm, and how much they are suspected. */
-static size_t suspects(const struct tw_search *s, const struct tw_arm *arm, size_t *list, double *weight)
+size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinned, size_t *list, double *weight)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->plan->candidates; i++) {
         const struct twin_candidate *c = &s->candidate[i];
         if (!c->can_pin || twin_search_has(&s->report->dropped, i) || twin_search_has(&s->report->left_out, i) ||
-            twin_search_has(&arm->pinned, i))
+            twin_search_has(pinned, i))
             continue;
         double w = 0, seen = 0;
         for (int layer = 0; layer < TWIN_SEARCH_LAYERS; layer++) {
@@ -239,8 +245,8 @@ static size_t suspects(const struct tw_search *s, const struct tw_arm *arm, size
     return n;
 }
 
-/* The most suspected first. Contrasts of settable factors need no reference of their own, so those come first when nearly alike. */
-static void sort(const struct tw_search *s, size_t *list, double *weight, size_t n)
+/* Contrasts of settable factors need no reference of their own, so those come first when nearly alike. */
+void tw_most_suspected_first(const struct tw_search *s, size_t *list, double *weight, size_t n)
 {
     for (size_t k = 1; k < n; k++) {
         size_t i = list[k], at = k;
@@ -315,12 +321,12 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
     size_t list[TWIN_SEARCH_FACTORS];
     double weight[TWIN_SEARCH_FACTORS];
     double rate = ((double)arm->parted + .5) / ((double)arm->compared + 1);
-    size_t n = suspects(s, arm, list, weight);
+    size_t n = tw_suspects(s, &arm->pinned, list, weight);
     double several = 0.002 * sum(weight, n);
     n = learn(s, list, weight, n, rate);
     *found = (struct twin_search_set){{0}};
     while (n > 0 && sum(weight, n) > several) {
-        sort(s, list, weight, n);
+        tw_most_suspected_first(s, list, weight, n);
         size_t part = n > 1 ? cut(weight, 0, n) : 1;
         double inside = sum(weight, part), outside = sum(weight + part, n - part) + several;
         struct twin_search_set freed = {{0}};
@@ -412,8 +418,8 @@ int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_se
     int alone = single(s, &seen, found, err);
     if (alone || tw_set_count(found) > 0)
         return alone;
-    size_t n = suspects(s, &seen, list, weight);
-    sort(s, list, weight, n);
+    size_t n = tw_suspects(s, &seen.pinned, list, weight);
+    tw_most_suspected_first(s, list, weight, n);
     for (size_t level = 0; level < sizeof miss / sizeof *miss && n > 0; level++) {
         uint64_t clean = tw_clean_needed(&seen, miss[level]);
         int rc = minimal(s, list, weight, n, clean, found, err);

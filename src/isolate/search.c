@@ -18,7 +18,7 @@ static bool any_clean_contrast(const struct tw_search *s)
     return false;
 }
 
-/* Of pins that do the same, the cheapest known; else the one most suspected, which is how the table is ordered when costs are not. */
+/* Of pins that do the same, the one most suspected. */
 static size_t choose(const struct tw_search *s, const struct twin_search_set *found)
 {
     size_t best = SIZE_MAX;
@@ -30,9 +30,7 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
         double suspicion = 0;
         for (int layer = 0; layer < TWIN_SEARCH_LAYERS; layer++)
             suspicion += (double)s->report->seen[layer] * tw_suspicion(c, layer);
-        bool cheaper = best < SIZE_MAX && c->cost < s->candidate[best].cost;
-        bool alike = best < SIZE_MAX && !(s->candidate[best].cost < c->cost);
-        if (best == SIZE_MAX || cheaper || (alike && suspicion > best_suspicion)) {
+        if (best == SIZE_MAX || suspicion > best_suspicion) {
             best = i;
             best_suspicion = suspicion;
         }
@@ -74,6 +72,43 @@ static int nothing_found(struct tw_search *s, const struct tw_arm *arm, struct t
     return 0;
 }
 
+/* What parts with more pinned parts with these. */
+static bool known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
+{
+    for (size_t i = 0; i < s->arm_count; i++)
+        if (s->arm[i].parted > 0 && tw_set_within(pins, &s->arm[i].pinned))
+            return true;
+    return false;
+}
+
+/* Adds the pin to the set and asks the natural world. */
+static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over, struct twin_error *err)
+{
+    enum tw_confirmed answer;
+    tw_set_add(&c->pins, pin);
+    tw_set_add(&s->report->suspects, pin);
+    *over = false;
+    if (known_to_part(s, &c->pins))
+        return 0;
+    s->sets_tested++;
+    int rc = tw_confirm(s, &c->pins, &answer, err);
+    if (rc)
+        return rc;
+    if (answer == TW_SUFFICIENT) {
+        for (size_t i = 0; i < s->report->cause_count; i++)
+            s->report->cause[i].alternatives = c->alternatives[s->report->cause[i].candidate];
+        s->report->outcome = TWIN_SEARCH_ISOLATED;
+        *over = true;
+        return 0;
+    }
+    if (answer == TW_SET_FAILS) { /* the job needs this one free when the rest is natural */
+        tw_set_remove(&c->pins, pin);
+        tw_set_remove(&s->report->suspects, pin);
+        tw_set_add(&s->report->dropped, pin);
+    }
+    return 0;
+}
+
 /* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the set is sufficient now. */
 static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, struct twin_error *err)
 {
@@ -84,7 +119,15 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
         return TWIN_ENOMEM;
     struct tw_arm arm = *left;
     *over = true;
-    int rc = tw_find(s, &arm, &found, err);
+    size_t pin;
+    int rc = tw_alone(s, &c->pins, &pin, err);
+    if (rc)
+        return rc;
+    if (pin != SIZE_MAX)
+        return try(s, c, pin, over, err);
+    rc = tw_pinned_world(s, err);
+    if (!rc)
+        rc = tw_find(s, &arm, &found, err);
     if (rc)
         return rc;
     if (tw_set_count(&found) == 0)
@@ -96,30 +139,11 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
         if (rc || parted)
             return rc ? rc : outside(s, err);
     }
-    size_t pin = choose(s, &found);
-    tw_set_add(&c->pins, pin);
-    tw_set_add(&s->report->suspects, pin);
+    pin = choose(s, &found);
     c->alternatives[pin] = found;
     tw_set_remove(&c->alternatives[pin], pin);
-    enum tw_confirmed answer;
-    rc = tw_confirm(s, &c->pins, &answer, err);
-    if (rc)
-        return rc;
-    if (answer == TW_SUFFICIENT) {
-        for (size_t i = 0; i < s->report->cause_count; i++)
-            s->report->cause[i].alternatives = c->alternatives[s->report->cause[i].candidate];
-        s->report->outcome = TWIN_SEARCH_ISOLATED;
-        return 0;
-    }
-    if (answer == TW_SET_FAILS) { /* the job needs this one free when the rest is natural */
-        tw_set_remove(&c->pins, pin);
-        tw_set_remove(&s->report->suspects, pin);
-        tw_set_add(&s->report->dropped, pin);
-    }
-    *over = false;
-    return 0;
+    return try(s, c, pin, over, err);
 }
-
 /* A rough count of what is still missing, from what was seen of the rate: a search over all candidates and a confirmation. */
 static uint32_t runs_needed(const struct tw_search *s, bool searched)
 {
@@ -154,13 +178,12 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
         s->report->outcome = TWIN_SEARCH_NO_DIVERGENCE;
         return 0;
     }
-    rc = tw_pinned_world(s, err);
+    for (bool over = false; !rc && !over;)
+        rc = round_of_search(s, c, &over, err);
     if (rc == TW_WORLD_FAILS) { /* it does not end well even without pins: then it fails by itself, most of the time */
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;
         return 0;
     }
-    for (bool over = false; !rc && !over;)
-        rc = round_of_search(s, c, &over, err);
     return rc;
 }
 

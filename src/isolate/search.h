@@ -34,6 +34,7 @@ struct tw_search {
     struct twin_search_result *result;
     uint64_t value;                                     /* last value given to a settable factor or a seed */
     uint64_t parted_a, parted_b;                        /* a pair of runs that parted, for the vote */
+    uint32_t sets_tested;                               /* taken to fresh natural runs */
     bool natural_failed;                                /* some natural run did not end well */
 };
 
@@ -65,9 +66,22 @@ struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
 /* Compares up to n more runs of the arm with its reference (first made when missing). TW_WORLD_FAILS: no reference to be had. */
 int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twin_error *err);
 
+/* Forgets an arm's clean comparisons, not its reference: what chose a set is no evidence for it. */
+void tw_arm_forget(struct tw_arm *arm);
+
+/* ---- alone.c */
+#define TW_OFTEN .6 /* rate below which a clean comparison says little, so that the pinned world tells more for as many runs */
+/* The pin that stops what parts under `base` when it is added; SIZE_MAX: none does alone, as far as can be seen. */
+int tw_alone(struct tw_search *s, const struct twin_search_set *base, size_t *pin, struct twin_error *err);
+
 /* ---- contrast.c */
-/* Runs in the pinned world W0 and drops pins until the job ends well there. */
+/* Runs in the pinned world W0, once, and drops pins until the job ends well there. */
 int tw_pinned_world(struct tw_search *s, struct twin_error *err);
+/* The natural world ends well, with all of these pins it does not: finds the one with which it stops to, by bisection, and drops it. */
+int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *failing, struct twin_error *err);
+/* Candidates that may be to blame for what parts although these are pinned, and how much they are suspected; returns their number. */
+size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinned, size_t *list, double *weight);
+void tw_most_suspected_first(const struct tw_search *s, size_t *list, double *weight, size_t n);
 /* Do runs part when these are freed and the rest is pinned? Stops at the first that does, or after `clean` that do not, what is
  * known from other contrasts counted. */
 int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64_t clean, bool *parted, struct twin_error *err);

@@ -22,7 +22,7 @@ int twin_search_layer(const char *name)
 
 const char *twin_search_purpose_name(enum twin_search_purpose p)
 {
-    static const char *const names[] = {"baseline", "reference", "contrast", "confirm", "failing pin", "vote"};
+    static const char *const names[] = {"baseline", "reference", "contrast", "pins", "failing pin", "vote"};
     return (size_t)p < sizeof names / sizeof *names ? names[p] : "unknown";
 }
 
@@ -100,7 +100,9 @@ char *twin_search_plan_text(const struct twin_search_plan *p)
                   p->can_pin, p->alpha, p->beta);
     tw_buf_printf(&b, "baseline  until %u divergences, or %u clean comparisons (rate %g against %g); one divergence rejects clean\n",
                   p->baseline_parts, p->baseline_clean, p->p0, p->p1);
-    tw_buf_printf(&b, "contrast  every pin on, one set of factors changed at a time, most suspected first; %u verdicts planned\n",
+    tw_buf_printf(&b, "alone     where runs part in %g of comparisons or more: natural runs with the most suspected pins on, halved until one is left\n",
+                  TW_OFTEN);
+    tw_buf_printf(&b, "contrast  else every pin on, one set of factors changed at a time, most suspected first; %u verdicts planned\n",
                   p->verdicts);
     tw_buf_puts(&b, "confirm   fresh natural runs: the set pinned never parts, each member freed parts; exact test, one-sided;\n"
                     "          the j-th set tested gets .8 * .2^(j - 1) of alpha; one divergence under the pins rejects the set\n"

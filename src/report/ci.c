@@ -6,24 +6,6 @@
 
 /* ---- JUnit */
 
-/* s is printable already (no control characters but newline, valid UTF-8): what is left are XML's own five, and the two
- * code points U+FFFE and U+FFFF, which UTF-8 can say and XML cannot. */
-static void xml(struct tw_buf *b, const char *s)
-{
-    for (; *s; s++) {
-        if (tw_starts(s, "\xEF\xBF\xBE") || tw_starts(s, "\xEF\xBF\xBF")) {
-            tw_buf_puts(b, "?");
-            s += 2;
-            continue;
-        }
-        const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : *s == '\'' ? "&apos;" : NULL;
-        if (entity)
-            tw_buf_puts(b, entity);
-        else
-            tw_buf_append(b, s, 1);
-    }
-}
-
 static void one_line(struct tw_buf *b, const struct twin_verdict *v)
 {
     tw_say_headline(b, v);
@@ -74,17 +56,17 @@ int twin_report_junit(const struct twin_report *r, char **out, struct twin_error
                       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"twinrun\" tests=\"1\" failures=\"%d\" "
                       "errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n    <testcase classname=\"twinrun.%s\" name=\"",
                       v->outcome == TWIN_DIFFER, v->outcome == TWIN_FAILED, v->outcome == TWIN_INCONCLUSIVE, seconds(r), verb);
-        xml(&b, name.data);
+        tw_say_markup(&b, name.data);
         tw_buf_printf(&b, "\" time=\"%.3f\">\n", seconds(r));
         if (tag) {
             tw_buf_printf(&b, "      <%s message=\"", tag);
-            xml(&b, line.data);
+            tw_say_markup(&b, line.data);
             if (v->outcome != TWIN_INCONCLUSIVE)
                 tw_buf_printf(&b, "\" type=\"%s", twin_verdict_name(v->outcome));
             tw_buf_puts(&b, "\"/>\n");
         }
         tw_buf_puts(&b, "      <system-out>");
-        xml(&b, body);
+        tw_say_markup(&b, body);
         tw_buf_puts(&b, "</system-out>\n    </testcase>\n  </testsuite>\n</testsuites>\n");
     }
     tw_free(body);

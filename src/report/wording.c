@@ -28,6 +28,22 @@ void tw_say_safe(struct tw_buf *b, const char *s, size_t max)
     tw_free(safe);
 }
 
+void tw_say_markup(struct tw_buf *b, const char *s)
+{
+    for (; *s; s++) {
+        if (tw_starts(s, "\xEF\xBF\xBE") || tw_starts(s, "\xEF\xBF\xBF")) {
+            tw_buf_puts(b, "?");
+            s += 2;
+            continue;
+        }
+        const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : *s == '\'' ? "&apos;" : NULL;
+        if (entity)
+            tw_buf_puts(b, entity);
+        else
+            tw_buf_append(b, s, 1);
+    }
+}
+
 bool tw_is_record(const struct twin_finding *f)
 {
     return f->type == TWIN_FINDING_VALUE || f->type == TWIN_FINDING_LAYOUT || f->type == TWIN_FINDING_ONLY_A ||

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SET .can_pin = true, .settable = true, .cost = NAN
-#define FREED .can_pin = true, .cost = NAN
+#define SET .can_pin = true, .settable = true
+#define FREED .can_pin = true
 
 const struct twin_candidate sim_candidate[SIM_FACTORS] = {
     {"hash-seed", "environment", NULL, TWIN_UNIT_RUN, SET},

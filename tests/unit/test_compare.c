@@ -852,6 +852,53 @@ static void missing_rank(void **state)
 
 /* ---- N runs, tolerance, output, allocation failure, live */
 
+/* Runs 1, 4 and 5 are usual; 2 and 3 leave together at step 3, and each other at step 6; 6 leaves at step 5. */
+static void tree_of_six(void **state)
+{
+    (void)state;
+    static const uint32_t at[6][2] = {{99, 99}, {3, 99}, {3, 6}, {99, 99}, {99, 99}, {5, 99}};
+    struct synth_model m[6];
+    struct synth *s[6];
+    const struct twin_run *runs[6];
+    for (int i = 0; i < 6; i++) {
+        synth_model_init(&m[i], 9);
+        for (int k = 0; k < 2; k++) {
+            m[i].disturb[k].place = AT_BATCH;
+            m[i].disturb[k].step = at[i][k];
+            m[i].disturb[k].by = 1e-3f;
+        }
+        m[i].disturbances = 2;
+        s[i] = synth_train_run("n", &m[i]);
+        runs[i] = synth_done(s[i]);
+    }
+    struct twin_class_tree t;
+    assert_int_equal(twin_compare_tree(runs, 6, NULL, &t, NULL), 0);
+    assert_int_equal(t.count, 4);
+    assert_int_equal(t.branch[0].members, 3);
+    assert_int_equal(t.branch[0].runs[2], 4);
+    assert_int_equal(t.branch[0].step, -1);
+    bool later = false, apart = false;
+    for (size_t i = 1; i < t.count; i++) {
+        const struct twin_branch *b = &t.branch[i];
+        assert_int_equal(b->members, 1);
+        if (b->step == 6) { /* 2 and 3: either may be called the one that leaves */
+            later = true;
+            assert_int_equal(t.branch[b->parent].step, 3);
+            assert_int_equal(b->runs[0] + t.branch[b->parent].runs[0], 1 + 2);
+        } else {
+            assert_int_equal(b->parent, 0);
+            apart |= b->step == 5 && b->runs[0] == 5;
+        }
+    }
+    assert_true(later && apart);
+    twin_class_tree_free(&t);
+    assert_int_equal(twin_compare_tree(runs, 1, NULL, &t, NULL), 0);
+    assert_int_equal(t.count, 1);
+    twin_class_tree_free(&t);
+    for (int i = 0; i < 6; i++)
+        synth_free(s[i]);
+}
+
 static void classes_of_five(void **state)
 {
     (void)state;
@@ -1139,6 +1186,7 @@ int main(void)
         cmocka_unit_test(printed_lines),
         cmocka_unit_test(drift_is_fitted),
         cmocka_unit_test(links_tell_origin_from_carrier),
+        cmocka_unit_test(tree_of_six),
         cmocka_unit_test(live),
         cmocka_unit_test(every_allocation_failure),
         cmocka_unit_test(one_run_alone),

@@ -112,7 +112,6 @@ static struct tally campaign(unsigned trials, int sources, double rate, bool haz
     return t;
 }
 
-
 /* The bars of the issue. Job-long searches of each kind, one factor of 20 to blame, drawn anew. */
 static void bars(void **state)
 {
@@ -123,8 +122,9 @@ static void bars(void **state)
                    show("hazard .3 per step, operation replayed", &shown)) / 4;
     printf("mean of these four: %.2f runs\n", mean);
     assert_true(mean <= 15);
-    assert_true(one.wrong + most.wrong + hazard.wrong + shown.wrong <= 8); /* 1% of 800 */
-    assert_true(one.right + most.right + hazard.right + shown.right >= 792);
+    unsigned trials = one.trials + most.trials + hazard.trials + shown.trials;
+    assert_true(100 * (one.wrong + most.wrong + hazard.wrong + shown.wrong) <= trials);
+    assert_true(100 * (one.right + most.right + hazard.right + shown.right) >= 99 * trials);
 }
 
 static void rare_cause(void **state)
@@ -135,9 +135,9 @@ static void rare_cause(void **state)
     show("in 1 of 5", &pairs);
     show("in 1 of 2", &half);
     show("in 1 of 5, by classes of runs", &classes);
-    assert_true(pairs.right >= 170); /* 85% within the default budget of 150 runs */
-    assert_true(half.right >= 95);
-    assert_true(pairs.wrong + half.wrong + classes.wrong <= 20); /* 5% of 400 */
+    assert_true(100 * pairs.right >= 85 * pairs.trials); /* within the default budget of 150 runs */
+    assert_true(100 * half.right >= 95 * half.trials);
+    assert_true(20 * (pairs.wrong + half.wrong + classes.wrong) <= pairs.trials + half.trials + classes.trials);
 }
 
 static void two_causes(void **state)
@@ -146,15 +146,15 @@ static void two_causes(void **state)
     struct tally both = campaign(100, 2, 1, false, false, false, 0, NULL), most = campaign(100, 2, .9, false, false, false, 0, NULL);
     show("two causes, in every comparison", &both);
     show("two causes, 9 of 10", &most);
-    assert_true(both.right >= 98 && most.right >= 95);
-    assert_true(both.wrong + most.wrong <= 2);
+    assert_true(100 * both.right >= 98 * both.trials && 100 * most.right >= 95 * most.trials);
+    assert_true(100 * (both.wrong + most.wrong) <= both.trials + most.trials);
 }
 
 static void never_blamed(void **state)
 {
     (void)state;
     static const double noise[] = {0, .1, .2};
-    const unsigned trials = getenv("TWINRUN_FULL") ? 1000 : 250;
+    const unsigned trials = 1000;
     for (size_t i = 0; i < sizeof noise / sizeof *noise; i++) {
         char what[64];
         snprintf(what, sizeof what, "clean, %g of comparisons part by chance", noise[i]);
@@ -166,19 +166,25 @@ static void never_blamed(void **state)
     }
 }
 
+#define LONGEST 400 /* comparisons of a baseline */
+
 /* What the rule does when a pin changes nothing, in exact arithmetic: the baseline stops at its third divergence after n comparisons,
- * and the pinned arm is clean for as long as the rule asks for. The chance of that, whatever the rate. */
-static double size_of_rule(double level, double rate)
+ * and the pinned arm is clean for as long as the rule asks for. The chance of that at the worst of rates. */
+static double size_of_rule(double level)
 {
-    double sum = 0;
-    for (int n = 3; n < 400; n++) {
-        int clean = 1;
-        while (n == 3 ? 1.1 * pow(3. / (3 + clean), 3) * pow(clean / (3. + clean), clean) > level
-                      : twin_stats_fisher(3, (uint64_t)n - 3, 0, (uint64_t)clean, TWIN_GREATER) > level)
-            clean++;
-        sum += (n - 1) * (n - 2) / 2. * pow(rate, 3) * pow(1 - rate, n - 3 + clean);
+    int clean[LONGEST];
+    double worst = 0;
+    for (int n = 3; n < LONGEST; n++)
+        for (clean[n] = 1; n == 3 ? 1.1 * pow(3. / (3 + clean[n]), 3) * pow(clean[n] / (3. + clean[n]), clean[n]) > level
+                                  : twin_stats_fisher(3, (uint64_t)n - 3, 0, (uint64_t)clean[n], TWIN_GREATER) > level;)
+            clean[n]++;
+    for (double rate = .025; rate < .99; rate += .025) {
+        double sum = 0;
+        for (int n = 3; n < LONGEST; n++)
+            sum += (n - 1) * (n - 2) / 2. * pow(rate, 3) * pow(1 - rate, n - 3 + clean[n]);
+        worst = fmax(worst, sum);
     }
-    return sum;
+    return worst;
 }
 
 static void size(void **state)
@@ -186,11 +192,10 @@ static void size(void **state)
     (void)state;
     double worst = 0;
     for (int j = 0; j < 3; j++)
-        for (int members = 1; members <= j + 1; members++)
-            for (int r = 1; r < 40; r++) {
-                double level = .05 * .8 * pow(.2, j) / members;
-                worst = fmax(worst, size_of_rule(level, r / 40.) / level);
-            }
+        for (int members = 1; members <= j + 1; members++) {
+            double level = .05 * .8 * pow(.2, j) / members;
+            worst = fmax(worst, size_of_rule(level) / level);
+        }
     printf("size of the rule: at most %.3f of its level\n", worst);
     assert_true(worst <= 1);
 }
@@ -210,51 +215,37 @@ static void names(const struct sim *s, const struct twin_search_report *r)
     }
 }
 
-/* Redundant pins: either stops the divergence, so in the pinned world each hides the other. Needing two factors together looks alike. */
+/* Redundant pins: either stops the divergence, so in the pinned world each hides the other. Needing two factors together looks alike.
+ * Where runs part often, one of them is named without the detour; where not, the other is found as well. */
 static void together(void **state)
 {
     (void)state;
+    unsigned named = 0, often = 0;
     static const char *const pair[][3] = {{"threads", "torch-deterministic", "backward"}, {"entropy", "seed.python", "rng"},
                                           {"hash-seed", "executor-order", "data"}};
     for (size_t i = 0; i < 3; i++)
         for (uint64_t seed = 1; seed <= 30; seed++) {
             struct sim s = one_cause(pair[i][0], pair[i][2]);
             s.source[0].factor[1] = sim_index(pair[i][1]);
+            s.source[0].rate = seed % 2 ? 1 : .4;
             s.seed = seed;
-            struct twin_search_report *r = search(&s, NULL);
+            struct twin_search_report *r = search(&s, &(struct twin_search_options){.max_runs = 1000});
             names(&s, r);
             int other = (int)r->cause[0].candidate == s.source[0].factor[0] ? s.source[0].factor[1] : s.source[0].factor[0];
             struct twin_search_set only = {{UINT64_C(1) << other}};
-            assert_memory_equal(&r->cause[0].alternatives, &only, sizeof only);
+            named += memcmp(&r->cause[0].alternatives, &only, sizeof only) == 0;
+            often += seed % 2 ? r->runs : 0;
             assert_true(r->cause[0].p_adjusted <= .05);
             twin_search_report_free(r);
         }
-}
-
-static void costs_decide(void **state)
-{
-    (void)state;
-    struct twin_candidate candidate[SIM_FACTORS];
-    memcpy(candidate, sim_candidate, sizeof candidate);
-    int cheap = sim_index("threads"), dear = sim_index("torch-deterministic");
-    for (int turn = 0; turn < 2; turn++) {
-        struct sim s = one_cause("threads", "backward");
-        s.source[0].factor[1] = dear;
-        candidate[cheap].cost = turn ? 1.9 : 1.1;
-        candidate[dear].cost = 1.5;
-        struct twin_search_plan plan = plan_for(NULL);
-        struct twin_search_report *r;
-        assert_int_equal(twin_search(candidate, &plan, sim_make_runs, NULL, &s, NULL, &r, NULL), 0);
-        assert_int_equal(r->outcome, TWIN_SEARCH_ISOLATED);
-        assert_int_equal(r->cause[0].candidate, turn ? dear : cheap);
-        twin_search_report_free(r);
-        sim_close(&s);
-    }
+    printf("redundant pins: %.2f runs where every comparison parts; the other one named in %u of 45 searches where 2 of 5 do\n", often / 45., named);
+    assert_true(often <= 15 * 45 && named >= 30);
 }
 
 static void bad_pins(void **state)
 {
     (void)state;
+    unsigned dropped = 0;
     for (int f = 0; f < SIM_FACTORS; f++)
         for (int stuck = 0; stuck < 2; stuck++) {
             struct sim s = one_cause(f == sim_index("dir-order") ? "entropy" : "dir-order", "data");
@@ -262,10 +253,12 @@ static void bad_pins(void **state)
             struct twin_search_report *r = search(&s, NULL);
             names(&s, r);
             struct twin_search_set only = {{UINT64_C(1) << f}};
-            assert_memory_equal(&r->dropped, &only, sizeof only);
+            assert_true((r->dropped.word[0] & ~only.word[0]) == 0); /* it may not have been tried */
+            dropped += r->dropped.word[0] != 0;
             assert_true(r->runs < 25);
             twin_search_report_free(r);
         }
+    assert_true(dropped >= 6);
     struct sim s = one_cause("threads", "backward"); /* two bad pins, one of them the cause's own: nothing can be pinned against it */
     s.fails = UINT64_C(1) << s.source[0].factor[0] | UINT64_C(1) << sim_index("clock");
     struct twin_search_report *r = search(&s, NULL);
@@ -464,7 +457,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bars),      cmocka_unit_test(rare_cause),  cmocka_unit_test(two_causes), cmocka_unit_test(never_blamed),
-        cmocka_unit_test(size),      cmocka_unit_test(together),    cmocka_unit_test(costs_decide), cmocka_unit_test(bad_pins),
+        cmocka_unit_test(size),      cmocka_unit_test(together),    cmocka_unit_test(bad_pins),
         cmocka_unit_test(innocents), cmocka_unit_test(honest_ends), cmocka_unit_test(interrupted), cmocka_unit_test(foreign_log),
         cmocka_unit_test(bad_plans), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a search found, put into the words and numbers that text, JSON and page are made from. */
+#include "isolate.h"
+
+#include "say.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/stats.h>
+
+enum {
+    COST_RUNS = 3,       /* of each sort: a ratio of fewer is the machine's mood */
+    NATURAL_SORTED = 24, /* runs sorted into classes at most: pairs are compared */
+};
+
+/* Keeps a string for as long as the result lives. */
+static const char *own(struct tw_isolate_result *o, char *text)
+{
+    char **grown = text ? tw_reallocarray(o->text, o->text_count + 1, sizeof *grown) : NULL;
+    if (!grown) {
+        tw_free(text);
+        o->failed = true;
+        return "";
+    }
+    o->text = grown;
+    o->text[o->text_count++] = text;
+    return text;
+}
+
+static void *list(struct tw_isolate_result *o, size_t n, size_t bytes)
+{
+    void *p = tw_calloc(n ? n : 1, bytes);
+    o->failed |= !p;
+    return p;
+}
+
+/* "hash-seed, threads"; none: what stands for the empty set. */
+static const char *names(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_set *set, const char *none)
+{
+    struct tw_buf b = {0};
+    size_t n = 0;
+    tw_buf_puts(&b, "");
+    for (size_t i = 0; i < c->count; i++)
+        if (twin_search_has(set, i))
+            tw_buf_printf(&b, "%s%s", n++ ? ", " : "", c->factor[i]->id);
+    if (n == 0)
+        tw_buf_puts(&b, none);
+    return own(o, tw_buf_steal(&b));
+}
+
+static bool equal_sets(const struct twin_search_set *a, const struct twin_search_set *b)
+{
+    return memcmp(a->word, b->word, sizeof a->word) == 0;
+}
+
+/* ---- cost */
+
+/* Logarithms of the times of the runs with exactly these pins that went on to their own end. */
+static size_t times(const struct tw_isolate *c, const struct twin_search_set *pinned, double *log_s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
+        if (m && m->whole && e->result.status == TWIN_ENDED_WELL && e->result.seconds > 0 && equal_sets(&m->pinned, pinned))
+            log_s[n++] = log(e->result.seconds);
+    }
+    return n;
+}
+
+/* The pin's, from runs that differ in this pin alone: Hodges and Lehmann's shift of the logarithms is a ratio of times. */
+static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r, size_t cause)
+{
+    struct twin_isolation_cost cost = {NAN, NAN, NAN, NAN, 0, 0};
+    struct twin_search_set with = {{0}}, without;
+    struct twin_estimate shift;
+    for (size_t i = 0; i < r->cause_count; i++)
+        with.word[r->cause[i].candidate / 64] |= UINT64_C(1) << r->cause[i].candidate % 64;
+    without = with;
+    without.word[r->cause[cause].candidate / 64] &= ~(UINT64_C(1) << r->cause[cause].candidate % 64);
+    double *x = list(o, c->log.count, sizeof *x), *y = list(o, c->log.count, sizeof *y);
+    if (x && y) {
+        cost.with = times(c, &with, x);
+        cost.without = times(c, &without, y);
+    }
+    if (cost.with >= COST_RUNS && cost.without >= COST_RUNS && twin_stats_hodges_lehmann(x, cost.with, y, cost.without, .95, &shift) == 0) {
+        cost.ratio = exp(shift.value);
+        cost.low = exp(shift.interval.low);
+        cost.high = exp(shift.interval.high);
+        cost.confidence = shift.confidence;
+    }
+    tw_free(x);
+    tw_free(y);
+    return cost;
+}
+
+/* ---- the parts */
+
+static void causes(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    struct twin_isolation *x = &o->x;
+    x->cause = list(o, r->cause_count, sizeof *x->cause);
+    for (size_t i = 0; x->cause && i < r->cause_count; i++) {
+        const struct twin_search_cause *from = &r->cause[i];
+        const struct twin_factor *f = c->factor[from->candidate];
+        x->cause[x->cause_count++] = (struct twin_isolation_cause){
+            .factor = f->id, .layer = f->layer, .title = f->title, .pin = f->pin, .how = f->how, .fix = f->fix,
+            .alternatives = names(o, c, &from->alternatives, ""),
+            .free_trials = from->necessary.trials, .free_parted = from->necessary.parted,
+            .pinned_trials = from->sufficient.trials, .pinned_parted = from->sufficient.parted,
+            .p = from->p, .p_adjusted = from->p_adjusted, .cost = cost_of(o, c, r, i),
+        };
+    }
+}
+
+static const char *layer_of(int32_t layer)
+{
+    return layer >= 0 ? twin_search_layer_name(layer) : "";
+}
+
+static void contrasts(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    struct twin_isolation *x = &o->x;
+    x->contrast = list(o, r->test_count, sizeof *x->contrast);
+    for (size_t i = 0; x->contrast && i < r->test_count; i++) {
+        const struct twin_search_test *t = &r->test[i];
+        x->contrast[x->contrast_count++] = (struct twin_isolation_contrast){names(o, c, &t->freed, "nothing"), t->compared, t->parted, t->step, layer_of(t->layer)};
+    }
+}
+
+static const char *pinned_names(struct tw_isolate_result *o, const struct tw_isolate *c, uint32_t number)
+{
+    const struct tw_isolate_made *m = tw_isolate_made(c, number);
+    struct twin_search_set rest = {{0}};
+    size_t pinned = 0;
+    for (size_t i = 0; m && i < c->count; i++) {
+        pinned += twin_search_has(&m->pinned, i);
+        if (!twin_search_has(&m->pinned, i))
+            rest.word[i / 64] |= UINT64_C(1) << i % 64;
+    }
+    if (!m)
+        return "not known";
+    if (pinned == c->count)
+        return "all";
+    if (pinned * 2 <= c->count)
+        return names(o, c, &m->pinned, "none");
+    return own(o, tw_printf("all but %s", names(o, c, &rest, "")));
+}
+
+static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
+{
+    static const char *const ended[] = {"well", "badly", "stood still", "not"};
+    struct twin_isolation *x = &o->x;
+    x->run = list(o, c->log.count, sizeof *x->run);
+    for (size_t i = 0; x->run && i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct twin_search_result *s = &e->result;
+        bool known = s->parted && s->status == TWIN_ENDED_WELL;
+        x->run[x->run_count++] = (struct twin_isolation_run){
+            .number = e->number, .purpose = twin_search_purpose_name(e->purpose), .pinned = pinned_names(o, c, e->number),
+            .ended = ended[s->status], .natural = e->purpose == TWIN_FOR_BASELINE, .parted = s->parted, .step = known ? (int64_t)s->step : -1,
+            .layer = s->parted ? layer_of(s->layer) : "", .steps = s->steps, .seconds = s->seconds};
+    }
+}
+
+/* Sorts the natural runs whose folders are still there, and finds the first pair that parted, if this process has not seen it. */
+static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
+{
+    struct twin_isolation *x = &o->x;
+    struct twin_compare_options how = tw_isolate_compare_options(c);
+    const struct twin_run **run = list(o, c->log.count, sizeof *run);
+    x->natural = list(o, c->log.count, sizeof *x->natural);
+    for (size_t i = 0; run && x->natural && i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        if (e->purpose != TWIN_FOR_BASELINE)
+            continue;
+        const struct twin_run *found = x->natural_count < NATURAL_SORTED ? tw_isolate_find(c, e->result.handle) : NULL;
+        if (!found) {
+            x->natural_left_out++;
+            continue;
+        }
+        if (!c->first && e->result.parted && x->natural_count) {
+            const struct twin_run *pair[2] = {run[0], found};
+            twin_compare(pair, 2, &how, &c->first, NULL);
+        }
+        run[x->natural_count] = found;
+        x->natural[x->natural_count++] = e->number;
+    }
+    if (run && x->natural_count > 1)
+        twin_compare_tree(run, x->natural_count, &how, &x->tree, NULL); /* without it the page has no tree, and is still true */
+    x->first = c->first ? c->first->first : NULL;
+    tw_free(run);
+}
+
+static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    struct twin_isolation *x = &o->x;
+    const char **note = list(o, c->count + 1, sizeof *note);
+    for (size_t i = 0; note && i < c->count; i++)
+        if (c->effect[i].effect == TWIN_EFFECT_FAILED)
+            note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : ""));
+    if (note && c->unseen)
+        note[x->note_count++] = own(o, tw_printf("not everything was seen: %s", c->unseen));
+    x->dropped = names(o, c, &r->dropped, "");
+    x->suspects = r->outcome == TWIN_SEARCH_ISOLATED ? "" : names(o, c, &r->suspects, "");
+    x->note = note;
+}
+
+/* ---- sentences */
+
+static char *sentence(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    struct tw_buf b = {0};
+    switch (r->outcome) {
+    case TWIN_SEARCH_ISOLATED:
+        tw_buf_puts(&b, "The runs part because of ");
+        for (size_t i = 0; i < r->cause_count; i++) {
+            const struct twin_factor *f = c->factor[r->cause[i].candidate];
+            tw_buf_printf(&b, "%s%s (%s)", i ? " and " : "", f->id, f->title);
+        }
+        break;
+    case TWIN_SEARCH_NO_DIVERGENCE: tw_buf_printf(&b, "No difference was found in %llu comparisons", (unsigned long long)r->baseline); break;
+    case TWIN_SEARCH_OUTSIDE: tw_buf_puts(&b, "The runs part although everything that can be pinned is pinned"); break;
+    case TWIN_SEARCH_HARDWARE: tw_buf_puts(&b, "The runs part under every pin, and one core or device answers otherwise: hardware is suspected"); break;
+    case TWIN_SEARCH_NOT_ENOUGH:
+        tw_buf_printf(&b, "The budget ended before a verdict: about %u runs are needed, %u were made", r->need, r->runs);
+        break;
+    case TWIN_SEARCH_UNEXPLAINED: tw_buf_puts(&b, "Pinned runs agree, but freeing no set of factors brings the divergence back"); break;
+    case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(&b, "The search was interrupted: no verdict yet"); break;
+    case TWIN_SEARCH_JOB_FAILS: tw_buf_puts(&b, "The job fails in every natural run"); break;
+    }
+    return tw_buf_steal(&b);
+}
+
+static char *next(const struct tw_isolate *c, const struct twin_search_report *r, const char *job)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "");
+    if (r->outcome == TWIN_SEARCH_ISOLATED) {
+        tw_buf_puts(&b, "twinrun run --pin ");
+        for (size_t i = 0; i < r->cause_count; i++)
+            tw_buf_printf(&b, "%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
+        tw_buf_printf(&b, " -- %s", job);
+    } else if (r->outcome == TWIN_SEARCH_INTERRUPTED) {
+        tw_buf_printf(&b, "twinrun isolate --resume -- %s", job);
+    } else if (r->outcome == TWIN_SEARCH_NOT_ENOUGH && r->need) {
+        tw_buf_printf(&b, "twinrun isolate --resume --max-runs %u -- %s", r->need, job);
+    } else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE) {
+        tw_buf_printf(&b, "twinrun check --all --runs 10 -- %s", job);
+    }
+    return tw_buf_steal(&b);
+}
+
+static enum twin_isolation_mood mood(enum twin_search_outcome o)
+{
+    return o == TWIN_SEARCH_ISOLATED ? TWIN_MOOD_FOUND
+           : o == TWIN_SEARCH_NO_DIVERGENCE ? TWIN_MOOD_CLEAN
+           : o == TWIN_SEARCH_JOB_FAILS || o == TWIN_SEARCH_HARDWARE ? TWIN_MOOD_TROUBLE
+                                                                       : TWIN_MOOD_OPEN;
+}
+
+/* The plan as it was printed; malloc'ed by the search, with free. */
+static char *plan_text(const struct tw_isolate *c)
+{
+    char *text = twin_search_plan_text(&c->plan), *copy = text ? tw_strdup(text) : NULL;
+    free(text);
+    return copy;
+}
+
+void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *o)
+{
+    *o = (struct tw_isolate_result){{0}};
+    const char *job = own(o, tw_shell_quote(c->argv, 0));
+    o->x = (struct twin_isolation){
+        .mood = mood(r->outcome), .outcome = twin_search_outcome_name(r->outcome), .sentence = own(o, sentence(c, r)), .command = job,
+        .folder = c->folder, .next = own(o, next(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
+        .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons", .unit_why = r->unit_why ? r->unit_why : "",
+        .baseline = r->baseline, .baseline_parted = r->parted, .rate_low = r->rate_low, .rate_high = r->rate_high, .bound = r->bound,
+        .runs = r->runs, .seconds = r->seconds,
+    };
+    causes(o, c, r);
+    contrasts(o, c, r);
+    runs(o, c);
+    natural_runs(o, c);
+    notes(o, c, r);
+}
+
+void tw_isolate_result_free(struct tw_isolate_result *o)
+{
+    struct twin_isolation *x = &o->x;
+    for (size_t i = 0; i < o->text_count; i++)
+        tw_free(o->text[i]);
+    tw_free(o->text);
+    tw_free(x->cause);
+    tw_free(x->contrast);
+    tw_free(x->run);
+    tw_free(x->natural);
+    tw_free((void *)(uintptr_t)x->note);
+    tw_free(x->hint);
+    twin_class_tree_free(&x->tree);
+    *o = (struct tw_isolate_result){{0}};
+}

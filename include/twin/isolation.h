@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_ISOLATION_H
+#define TWIN_ISOLATION_H
+/*
+ * What a search for a cause found, in words and numbers: what its HTML page is made from. Room: src/report. All strings are
+ * borrowed, may hold any bytes, and are never NULL where nothing else is said.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/compare.h>
+#include <twin/error.h>
+
+/* Time with the pin over time without it; NaN where it is not known. */
+struct twin_isolation_cost {
+    double ratio, low, high, confidence; /* low, high: NaN from too few runs for any interval */
+    size_t with, without;                /* runs */
+};
+
+struct twin_isolation_cause {
+    const char *factor, *layer, *title; /* title: what varies */
+    const char *pin, *how, *fix;        /* the knob, who turns it, what to change in the job */
+    const char *alternatives;           /* other pins that did the same; "" */
+    uint64_t free_trials, free_parted, pinned_trials, pinned_parted;
+    double p, p_adjusted;
+    struct twin_isolation_cost cost;
+};
+
+/* One row of the hypothesis table: in the pinned world, these factors were set free. */
+struct twin_isolation_contrast {
+    const char *freed;
+    uint64_t compared;
+    bool parted;
+    int64_t step;      /* at which the runs parted; -1: they did not, or it is not known */
+    const char *layer; /* of that first difference; "" */
+};
+
+struct twin_isolation_run {
+    uint32_t number;
+    const char *purpose, *pinned; /* pinned: ids, "all", "none" */
+    const char *ended;            /* "well", "badly", "stood still" */
+    bool natural, parted;
+    int64_t step;                 /* -1 */
+    const char *layer;            /* "" */
+    uint64_t steps;               /* compared */
+    double seconds;
+};
+
+/* A case that was seen before and looks alike. */
+struct twin_isolation_hint { const char *id, *title, *cause, *fix, *why; };
+
+enum twin_isolation_mood { TWIN_MOOD_FOUND, TWIN_MOOD_CLEAN, TWIN_MOOD_OPEN, TWIN_MOOD_TROUBLE };
+
+struct twin_isolation {
+    enum twin_isolation_mood mood;
+    const char *outcome, *sentence; /* "isolated"; one sentence that says it */
+    const char *command, *folder, *next; /* next: a command, or "" */
+    const struct twin_finding *first; /* of the natural runs; NULL: none */
+    struct twin_isolation_cause *cause; size_t cause_count;
+    struct twin_isolation_contrast *contrast; size_t contrast_count;
+    struct twin_isolation_run *run; size_t run_count;
+    struct twin_class_tree tree;    /* of the natural runs: indices into `natural` */
+    uint32_t *natural; size_t natural_count; /* their numbers */
+    size_t natural_left_out;        /* natural runs that were not sorted, because there are so many or their folders are gone */
+    struct twin_isolation_hint *hint; size_t hint_count;
+    const char *const *note; size_t note_count;
+    const char *dropped, *suspects; /* pins under which the job fails; factors whose influence was shown, not confirmed; "" */
+    double alpha, beta;
+    const char *plan, *unit, *unit_why;
+    uint64_t baseline, baseline_parted;
+    double rate_low, rate_high, bound; /* bound: NaN */
+    uint32_t runs;
+    double seconds;
+};
+
+/* "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at step 9". malloc'ed (tw_free); NULL: no memory. "" without runs. */
+char *twin_isolation_classes(const struct twin_isolation *x);
+/* "1.03 times as long (95% interval 0.97 to 1.1; 5 runs with the pin, 4 without)", or why it is not known. malloc'ed. */
+char *twin_isolation_cost_text(const struct twin_isolation_cost *c);
+
+/* The whole as one HTML page that needs nothing but itself: no network, no script. malloc'ed. 0, or TWIN_ENOMEM. */
+int twin_isolation_html(const struct twin_isolation *x, char **out, struct twin_error *err);
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which pin stops the divergence alone? Natural runs with a few of the most suspected pins on, before anything is freed in the pinned
+ * world: pins that do the same hide each other there, and not here. */
+#include "search.h"
+#include <math.h>
+
+#define NO_PIN_ALONE .15 /* odds for needing more than one pin */
+#define SURE .7          /* of a pin, before it is taken to fresh runs */
+
+struct suspicion {
+    size_t list[TWIN_SEARCH_FACTORS], count;
+    double weight[TWIN_SEARCH_FACTORS], all; /* all: weight of every candidate and of "no pin alone" */
+};
+
+/* What the arms so far say of these candidates, each taken as the pin that is enough: under a set of pins that holds it nothing parts;
+ * under one without it runs part at the rate. */
+static int weigh(const struct tw_search *s, const struct twin_search_set *base, double rate, struct suspicion *x)
+{
+    double none = 0;
+    x->count = tw_suspects(s, base, x->list, x->weight);
+    for (size_t k = 0; k < x->count; k++)
+        none += NO_PIN_ALONE * x->weight[k];
+    for (size_t a = 0; a < s->arm_count; a++) {
+        const struct tw_arm *arm = &s->arm[a];
+        if (!tw_set_within(base, &arm->pinned) || tw_set_equal(base, &arm->pinned))
+            continue;
+        double clean = pow(1 - rate, (double)arm->compared);
+        for (size_t k = 0; k < x->count; k++) {
+            bool in = twin_search_has(&arm->pinned, x->list[k]);
+            x->weight[k] *= arm->parted > 0 ? !in : in ? 1 : clean;
+        }
+        none *= arm->parted > 0 ? 1 : clean;
+    }
+    tw_most_suspected_first(s, x->list, x->weight, x->count);
+    x->all = none;
+    for (size_t k = 0; k < x->count; k++)
+        x->all += x->weight[k];
+    return none > .5 * x->all ? 0 : 1;
+}
+
+/* How many of the first in the list to pin together: about half of what is in doubt. */
+static size_t half(const struct suspicion *x)
+{
+    double inside = 0, closest = INFINITY;
+    size_t best = 1;
+    for (size_t k = 0; k < x->count; k++) {
+        inside += x->weight[k];
+        if (fabs(inside - .5 * x->all) < closest) {
+            closest = fabs(inside - .5 * x->all);
+            best = k + 1;
+        }
+    }
+    return best;
+}
+
+int tw_alone(struct tw_search *s, const struct twin_search_set *base, size_t *pin, struct twin_error *err)
+{
+    struct suspicion x;
+    struct tw_arm *arm = tw_arm(s, base, err);
+    *pin = SIZE_MAX;
+    if (!arm)
+        return TWIN_ENOMEM;
+    double rate = ((double)arm->parted + .5) / ((double)arm->compared + 1);
+    while (rate >= TW_OFTEN && weigh(s, base, rate, &x)) {
+        struct twin_search_set pins = *base;
+        size_t n = half(&x);
+        bool sure = x.weight[0] >= SURE * x.all;
+        for (size_t k = 0; k < (sure ? 1 : n); k++)
+            tw_set_add(&pins, x.list[k]);
+        if (!(arm = tw_arm(s, &pins, err)))
+            return TWIN_ENOMEM;
+        if (sure && arm->compared > 0) {
+            tw_arm_forget(arm);
+            *pin = x.list[0];
+            return 0;
+        }
+        int rc = tw_arm_compare(s, arm, 1, err);
+        if (rc == TW_WORLD_FAILS)
+            rc = tw_drop_failing_pin(s, &pins, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
