@@ -100,6 +100,9 @@ struct twin_transplant {
     bool stopped;                          /* nothing parted but what was replaced: the boundary carries the divergence */
 };
 
+/* What replaying the suspect operation on its recorded inputs showed, also in turns on two cores. */
+enum twin_replay { TWIN_REPLAY_UNKNOWN, TWIN_REPLAY_AGREES, TWIN_REPLAY_DISAGREES /* with itself */, TWIN_REPLAY_BY_CORE };
+
 struct twin_verdict {
     enum twin_verdict_outcome outcome;
     enum twin_verdict_outcome bitwise;     /* without the tolerance */
@@ -125,6 +128,7 @@ struct twin_verdict {
     int64_t shift; bool shift_found;
     char **notes; size_t note_count;
     struct twin_transplant *transplant;    /* NULL: none */
+    enum twin_replay replay;               /* of the zoom's suspect */
 };
 
 /* Compares runs[1..] with runs[0]. */
@@ -132,6 +136,8 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
                  struct twin_verdict **out, struct twin_error *err);
 /* Merges what a zoom pair (operation level, same window) shows into v->first: op, site, role, counts, ulp. */
 int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err);
+/* Only what replays in a pair of reruns showed of the operation that v->first names: a pair that did not part tells that, too. */
+int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err);
 /* Names the operation at which a zoom pair parts, as TWINRUN_ZOOM_OP wants it for a second rerun that keeps its values and
  * replays it: *op_a and *op_b are malloc'ed, or NULL when no operation that both made is to blame. v is not changed. */
 int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, char **op_a, char **op_b,
