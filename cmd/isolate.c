@@ -16,14 +16,19 @@
 #include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_isolate_args, f)
+#define CANDIDATES "all,-affinity"
 
 static const struct tw_option options[] = {
+    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
+    {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one: what of it makes its runs part from those of A?", FIELD(b)},
     {"max-runs", 'n', TW_OPT_COUNT, "N", "150", "Budget", "make at most N runs", FIELD(max_runs), 1, 100000},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
      FIELD(resume)},
-    {"pin", 'p', TW_OPT_STRING, "LIST", "all,-affinity", "Factors", "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out (one core hides a race)",
+    {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Factors",
+     "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out; " CANDIDATES " unless given (one core hides a race). "
+     "With --a and --b: what every run holds still; nothing unless given",
      FIELD(pin)},
     {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)", FIELD(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
@@ -38,12 +43,12 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", NULL};
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD", NULL};
 static const struct tw_pair exits[] = {
-    {"0", "the runs do not part; what that excludes is printed"},
+    {"0", "the runs, or the arms, do not part; what that excludes is printed"},
     {"1", "isolated: a cause was shown to be sufficient and necessary"},
     {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
-    {"3", "not isolated: outside the pins, or not enough runs"},
+    {"3", "not isolated: outside the pins, not enough runs, or A does not repeat itself"},
     {"130", "interrupted by Ctrl-C; --resume goes on"},
     {NULL, NULL},
 };
@@ -51,6 +56,8 @@ static const struct tw_pair examples[] = {
     {"twinrun isolate -- python train.py", "what makes it part, and the pin that stops it"},
     {"twinrun isolate --steps 20 --pin threads,torch-deterministic,hash-seed -- python train.py", "short runs, three candidates"},
     {"twinrun isolate --resume -- python train.py", "go on after an interruption"},
+    {"twinrun isolate --a 'OMP_NUM_THREADS=1 python train.py' --b 'OMP_NUM_THREADS=4 python train.py --workers 2'",
+     "which of the differences makes them part?"},
     {NULL, NULL},
 };
 
@@ -61,7 +68,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     struct twin_world all = {0};
     int rc = twin_factors_load(c->args.factor_file, &c->factors, err);
     if (rc == 0)
-        rc = twin_world_parse(&c->factors, c->args.pin, &all, NULL, err);
+        rc = twin_world_parse(&c->factors, c->args.pin ? c->args.pin : CANDIDATES, &all, NULL, err);
     if (rc != 0)
         return rc;
     c->factor = tw_calloc(all.count + 1, sizeof *c->factor);
@@ -92,13 +99,13 @@ static int html_is_writable(const char *path, struct twin_error *err)
 static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time};
+    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL};
     if (c->args.html && html_is_writable(c->args.html, &err) != 0)
         return tw_trouble(&err, "isolate: --html");
     c->home = tw_home_for_runs(c->args.home, "isolate");
     if (!c->home)
         return TW_EXIT_TROUBLE;
-    if (candidates(c, &err) != 0)
+    if ((c->args.a ? tw_isolate_arms_open(c, &err) : candidates(c, &err)) != 0)
         return tw_trouble(&err, "isolate");
     if (twin_search_plan(c->candidate, c->count, &o, &c->plan, &err) != 0)
         return tw_trouble(&err, "isolate: no plan");
@@ -130,6 +137,7 @@ static void fini(struct tw_isolate *c)
         twin_run_free(c->runs[i].run);
     for (size_t i = 0; i < c->count; i++)
         tw_free(c->effect[i].text);
+    tw_isolate_arms_close(c);
     tw_free(c->runs);
     tw_free(c->made);
     tw_free(c->effect);
@@ -149,13 +157,24 @@ static void fini(struct tw_isolate *c)
     tw_free(c->args.ignore.items);
 }
 
+static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands *job)
+{
+    if (job->count && (a->a || a->b))
+        return tw_bad_use("isolate", "expected either -- COMMAND or --a CMD --b CMD, found both");
+    if (!job->count && !a->a && !a->b)
+        return tw_bad_use("isolate", "expected the job's command after --; write: twinrun isolate -- python train.py");
+    if (!job->count && (!a->a || !a->b))
+        return tw_bad_use("isolate", "expected two arms, found only --%s; give --%s too", a->a ? "a" : "b", a->a ? "b" : "a");
+    return -1;
+}
+
 static int run(int argc, char **argv)
 {
     struct tw_isolate c = {.log_fd = -1};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
-    if (rc < 0 && job.count == 0)
-        rc = tw_bad_use("isolate", "expected the job's command after --; write: twinrun isolate -- python train.py");
+    if (rc < 0)
+        rc = choose_arms(&c.args, &job);
     if (rc < 0) {
         c.argv = job.items;
         tw_interrupt_hold();
@@ -178,7 +197,12 @@ const struct tw_command tw_command_isolate = {
     "with factors freed, and last in the natural world with only the suspects pinned: the set must stop the divergence, and each of "
     "its members must bring it back. Criteria, error rates and budget are fixed before the first run and written to the search's "
     "folder below the home (searches/), where report.html, a page that needs nothing but a browser, lies in the end.\n\n"
-    "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.",
+    "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.\n\n"
+    "With --a and --b the factors are what differs between two commands that ought to compute the same: variables (env:NAME), options "
+    "(arg:--option), other arguments (arg:N, the N-th), the program. A is compared with itself, B with A; then A is run with some of "
+    "the differences as in B, until those are found that make it part. Last, on fresh runs, B with the set as in A must agree with A, and "
+    "A with the set as in B must part. `&&`, `;` and pipes must be the same in both. When A does not repeat itself, isolate A first, or "
+    "hold still what is known to vary with --pin.",
     options,
     TW_OPERANDS_JOB,
     0,

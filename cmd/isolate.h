@@ -3,9 +3,11 @@
 #define TW_CMD_ISOLATE_H
 /* Inside of twinrun isolate: isolate.c (options, order of events), isolate_runs.c (the runs that the search asks for),
  * isolate_log.c (what makes an interrupted search go on), isolate_result.c (what was found, in words and numbers), isolate_report.c
- * (what is printed and written). */
+ * (what is printed and written), isolate_arms.c (--a and --b). */
 #include "options.h"
 #include "watch.h"
+
+#include <jansson.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,7 +18,7 @@
 #include <twin/search.h>
 
 struct tw_isolate_args {
-    const char *home, *pin, *factor_file, *html;
+    const char *a, *b, *home, *pin, *factor_file, *html;
     uint64_t max_runs, max_time, steps;
     struct tw_strings ignore;
     bool fresh_dir, json, quiet, resume;
@@ -25,16 +27,19 @@ struct tw_isolate_args {
 /* A run that the search has asked for, found again by its handle. */
 struct tw_isolate_run { uint64_t handle, world; struct twin_run *run; }; /* world: digest of its settings */
 
+struct tw_isolate_arms;
+
 /* What the search's own log does not say of a run. */
 struct tw_isolate_made {
     uint32_t number;
     bool whole;                    /* it went on to its own end, or to that of --steps: its time counts */
-    struct twin_search_set pinned;
+    struct twin_search_set pinned; /* of two arms: as in A */
 };
 
 struct tw_isolate {
     struct tw_isolate_args args;
-    char *const *argv;                    /* the job */
+    char *const *argv;                    /* the job; without any words with --a and --b */
+    struct tw_isolate_arms *arms;         /* NULL without --a and --b */
     char *home, *folder, *spool;          /* folder: of this search, below <home>/searches */
     struct twin_factors factors;
     const struct twin_factor **factor;    /* of each candidate */
@@ -63,12 +68,38 @@ const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
+/* ---- isolate_vote.c */
+/* v, of a natural pair: did replays show the operation disagreeing with itself? Zooms when v is c->first. */
+bool tw_isolate_disagrees(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference);
+int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const struct twin_search_request *q, struct twin_search_result *out,
+                    struct twin_error *err);
+
 /* ---- isolate_log.c. 0, or an error. */
 /* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the newest one for the same job and
  * candidates, whose log is read into c->log. */
 int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err);
 twin_search_saved tw_isolate_log_save;
 
+/* ---- isolate_arms.c. All but close and json only where c->arms. */
+int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err); /* makes c->arms and the candidates */
+void tw_isolate_arms_close(struct tw_isolate *c);
+/* sh -c with the request's mix of A and B; valid until the next call. */
+int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_request *q, char *argv[4], struct twin_error *err);
+void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_request *q, char title[64]);
+const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c); /* what every run holds still */
+bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q); /* A or B as they are */
+/* Is it known that B's steps are A's, so that a run can be compared while it goes on? */
+bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
+/* Takes from a run what the report will say. reference, v: NULL when it was not compared. */
+void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *r,
+                           const struct twin_verdict *v);
+void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r); /* what differs, and the fix */
+/* malloc'ed texts: the options that give the job; the next command, or ""; notes 0 to TW_ISOLATE_ARMS_NOTES - 1, NULL: none. */
+enum { TW_ISOLATE_ARMS_NOTES = 16 };
+char *tw_isolate_arms_job(const struct tw_isolate *c);
+char *tw_isolate_arms_next(const struct tw_isolate *c, const struct twin_search_report *r);
+char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
+json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r); /* null without arms */
 /* ---- isolate_result.c */
 struct tw_isolate_result {
     struct twin_isolation x; /* its lists and strings belong to the result */

@@ -152,6 +152,11 @@ static json_t *describe(const struct tw_isolate *c)
     json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o}", "schema", "twinrun.search/1", "argv", argv, "cwd", tw_json_text(cwd), "factors",
                           factors, "steps", (json_int_t)c->args.steps, "ignore", ignored);
     tw_free(cwd);
+    if (c->arms) {
+        json_object_set_new(j, "a", tw_json_text(c->args.a));
+        json_object_set_new(j, "b", tw_json_text(c->args.b));
+        json_object_set_new(j, "held", tw_json_text(c->args.pin ? c->args.pin : ""));
+    }
     return j;
 }
 

@@ -39,7 +39,7 @@ static void print_natural(const struct twin_isolation *x)
         if (!r->natural || !r->parted || r->step < 0)
             continue;
         if (parted++ < SHOWN)
-            printf("%s%lld", shown++ ? ", " : "steps     natural runs first differ from run 1 at step ", (long long)r->step);
+            printf("%s%lld", shown++ ? ", " : x->arms ? "steps     runs of B first differ from A at step " : "steps     natural runs first differ from run 1 at step ", (long long)r->step);
     }
     if (shown)
         printf(parted > shown ? " and %zu more\n" : "\n", parted - shown);
@@ -144,14 +144,14 @@ static const char *contract_word(enum twin_search_outcome o)
 static int print_json(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     return tw_json_print(json_pack(
-        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "schema",
+        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
         "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason", twin_search_outcome_name(r->outcome), "causes", causes(c, x, r), "runs_used",
         (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta", tw_json_number(c->plan.beta), "first", first_json(c), "bound",
         tw_json_number(r->bound), "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted, "rate", tw_json_number(r->rate),
         "low", tw_json_number(r->rate_low), "high", tw_json_number(r->rate_high), "unit", r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "runs", "unit_why",
         r->unit_why ? r->unit_why : "", "tested", ids(c, &r->tested), "dropped", ids(c, &r->dropped), "left_out", ids(c, &r->left_out), "suspects",
         ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder), "classes", classes_json(x), "natural",
-        natural_json(x), "contrasts", contrasts_json(c, r), "next", *x->next ? tw_json_text(x->next) : json_null()));
+        natural_json(x), "contrasts", contrasts_json(c, r), "next", *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r)));
 }
 
 int tw_isolate_json_error(int code)
@@ -183,7 +183,10 @@ static int print_text(const struct tw_isolate *c, const struct twin_isolation *x
     free(text);
     print_natural(x);
     print_first(x);
-    print_causes(c, x, r);
+    if (c->arms)
+        tw_isolate_arms_print(c, r);
+    else
+        print_causes(c, x, r);
     for (size_t i = 0; i < x->note_count; i++)
         printf("note      %s\n", x->note[i]);
     if (*x->next)
@@ -199,6 +202,7 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
         [TWIN_SEARCH_OUTSIDE] = TW_EXIT_INCONCLUSIVE,  [TWIN_SEARCH_HARDWARE] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE, [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED, [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
+        [TWIN_SEARCH_UNSTEADY] = TW_EXIT_INCONCLUSIVE,
     };
     struct tw_isolate_result found;
     tw_isolate_result(c, r, &found);

@@ -150,6 +150,12 @@ static const char *pinned_names(struct tw_isolate_result *o, const struct tw_iso
     return own(o, tw_printf("all but %s", names(o, c, &rest, "")));
 }
 
+/* Of two arms A's first run, with which B's are compared, is shown among them. */
+static bool natural(const struct tw_isolate *c, const struct twin_search_entry *e)
+{
+    return e->purpose == TWIN_FOR_BASELINE || (c->arms && e->purpose == TWIN_FOR_REFERENCE && e->result.status == TWIN_ENDED_WELL);
+}
+
 static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
 {
     static const char *const ended[] = {"well", "badly", "stood still", "not"};
@@ -161,7 +167,7 @@ static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
         bool known = s->parted && s->status == TWIN_ENDED_WELL;
         x->run[x->run_count++] = (struct twin_isolation_run){
             .number = e->number, .purpose = twin_search_purpose_name(e->purpose), .pinned = pinned_names(o, c, e->number),
-            .ended = ended[s->status], .natural = e->purpose == TWIN_FOR_BASELINE, .parted = s->parted, .step = known ? (int64_t)s->step : -1,
+            .ended = ended[s->status], .natural = natural(c, e), .parted = s->parted, .step = known ? (int64_t)s->step : -1,
             .layer = s->parted ? layer_of(s->layer) : "", .steps = s->steps, .seconds = s->seconds};
     }
 }
@@ -175,7 +181,7 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
     x->natural = list(o, c->log.count, sizeof *x->natural);
     for (size_t i = 0; run && x->natural && i < c->log.count; i++) {
         const struct twin_search_entry *e = &c->log.entry[i];
-        if (e->purpose != TWIN_FOR_BASELINE)
+        if (!natural(c, e))
             continue;
         const struct twin_run *found = x->natural_count < NATURAL_SORTED ? tw_isolate_find(c, e->result.handle) : NULL;
         if (!found) {
@@ -198,12 +204,17 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
 static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
-    const char **note = list(o, c->count + 1, sizeof *note);
+    const char **note = list(o, c->count + 1 + TW_ISOLATE_ARMS_NOTES, sizeof *note);
     for (size_t i = 0; note && i < c->count; i++)
         if (c->effect[i].effect == TWIN_EFFECT_FAILED)
             note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : ""));
     if (note && c->unseen)
         note[x->note_count++] = own(o, tw_printf("not everything was seen: %s", c->unseen));
+    for (size_t i = 0; note && c->arms && i < TW_ISOLATE_ARMS_NOTES; i++) {
+        char *text = tw_isolate_arms_note(c, i);
+        if (text)
+            note[x->note_count++] = own(o, text);
+    }
     x->dropped = names(o, c, &r->dropped, "");
     x->suspects = r->outcome == TWIN_SEARCH_ISOLATED ? "" : names(o, c, &r->suspects, "");
     x->note = note;
@@ -216,7 +227,7 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     struct tw_buf b = {0};
     switch (r->outcome) {
     case TWIN_SEARCH_ISOLATED:
-        tw_buf_puts(&b, "The runs part because of ");
+        tw_buf_printf(&b, "The runs%s part because of ", c->arms ? " of B and A" : "");
         for (size_t i = 0; i < r->cause_count; i++) {
             const struct twin_factor *f = c->factor[r->cause[i].candidate];
             tw_buf_printf(&b, "%s%s (%s)", i ? " and " : "", f->id, f->title);
@@ -228,9 +239,12 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     case TWIN_SEARCH_NOT_ENOUGH:
         tw_buf_printf(&b, "The budget ended before a verdict: about %u runs are needed, %u were made", r->need, r->runs);
         break;
-    case TWIN_SEARCH_UNEXPLAINED: tw_buf_puts(&b, "Pinned runs agree, but freeing no set of factors brings the divergence back"); break;
+    case TWIN_SEARCH_UNEXPLAINED:
+        tw_buf_puts(&b, c->arms ? "A repeats itself, and no set of the differences makes it part" : "Pinned runs agree, but freeing no set of factors brings the divergence back");
+        break;
+    case TWIN_SEARCH_UNSTEADY: tw_buf_puts(&b, "A does not repeat itself: whatever is changed would seem to be to blame"); break;
     case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(&b, "The search was interrupted: no verdict yet"); break;
-    case TWIN_SEARCH_JOB_FAILS: tw_buf_puts(&b, "The job fails in every natural run"); break;
+    case TWIN_SEARCH_JOB_FAILS: tw_buf_puts(&b, c->arms ? "A fails: nothing can be compared with it" : "The job fails in every natural run"); break;
     }
     return tw_buf_steal(&b);
 }
@@ -273,13 +287,13 @@ static char *plan_text(const struct tw_isolate *c)
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *o)
 {
     *o = (struct tw_isolate_result){{0}};
-    const char *job = own(o, tw_shell_quote(c->argv, 0));
+    const char *job = own(o, c->arms ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
     o->x = (struct twin_isolation){
         .mood = mood(r->outcome), .outcome = twin_search_outcome_name(r->outcome), .sentence = own(o, sentence(c, r)), .command = job,
-        .folder = c->folder, .next = own(o, next(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
+        .folder = c->folder, .next = own(o, c->arms ? tw_isolate_arms_next(c, r) : next(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
         .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons", .unit_why = r->unit_why ? r->unit_why : "",
         .baseline = r->baseline, .baseline_parted = r->parted, .rate_low = r->rate_low, .rate_high = r->rate_high, .bound = r->bound,
-        .runs = r->runs, .seconds = r->seconds,
+        .runs = r->runs, .seconds = r->seconds, .arms = r->arms,
     };
     causes(o, c, r);
     contrasts(o, c, r);

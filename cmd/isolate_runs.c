@@ -79,17 +79,20 @@ static int remember_made(struct tw_isolate *c, const struct twin_search_request 
 {
     struct tw_isolate_made m = {.number = q->number, .whole = !w->stopped_parted && !w->stopped_time};
     for (size_t i = 0; i < c->count; i++)
-        if (q->setting[i].mode == TWIN_PIN)
+        if (q->setting[i].mode == TWIN_PIN && !(c->arms && q->setting[i].value))
             m.pinned.word[i / 64] |= UINT64_C(1) << i % 64;
     return tw_isolate_made_add(c, &m);
 }
 
 static int world_of(const struct tw_isolate *c, const struct twin_search_request *q, struct twin_world *out)
 {
-    *out = (struct twin_world){.setting = tw_calloc(c->count ? c->count : 1, sizeof *out->setting)};
+    const struct twin_world *held = c->arms ? tw_isolate_arms_held(c) : NULL;
+    *out = (struct twin_world){.setting = tw_calloc((held ? held->count : c->count) + 1, sizeof *out->setting)};
     if (!out->setting)
         return TWIN_ENOMEM;
-    for (size_t i = 0; i < c->count; i++)
+    for (size_t i = 0; held && i < held->count; i++)
+        out->setting[out->count++] = held->setting[i];
+    for (size_t i = 0; !held && i < c->count; i++)
         if (q->setting[i].mode != TWIN_FREE)
             out->setting[out->count++] = (struct twin_setting){c->factor[i], q->setting[i].mode, q->setting[i].value};
     return 0;
@@ -117,6 +120,8 @@ struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *
     return (struct twin_compare_options){
         .steps_given = c->args.steps > 0,
         .steps = (uint32_t)c->args.steps,
+        .arms = c->arms != NULL,
+        .find_shift = c->arms != NULL,
         .ignore = c->args.ignore.items,
         .ignore_count = c->args.ignore.count,
     };
@@ -127,6 +132,12 @@ static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, co
 {
     const struct twin_run *pair[2] = {a, b};
     struct twin_compare_options o = tw_isolate_compare_options(c);
+    int rc = twin_compare(pair, 2, &o, v, err);
+    if (rc != 0 || !o.arms || (*v)->outcome != TWIN_INCONCLUSIVE || (*v)->records_a)
+        return rc;
+    /* Different commands print different things by nature; but where nothing was recorded that is all there is to judge by. */
+    twin_verdict_free(*v);
+    o.arms = o.find_shift = false;
     return twin_compare(pair, 2, &o, v, err);
 }
 
@@ -160,13 +171,17 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
         out->step = f->step_a;
         out->steps = (uint64_t)f->step_a + 1;
     }
-    if (out->parted)
+    if (out->parted && !c->arms)
         out->agrees = agreeing(c, world_digest(c, q), r);
     note_unseen(c, v);
-    bool wanted = out->parted && q->purpose == TWIN_FOR_BASELINE && !c->first;
+    if (c->arms)
+        tw_isolate_arms_learn(c, q, reference, r, v);
+    bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : q->purpose == TWIN_FOR_BASELINE);
     if (wanted)
         c->first = v;
-    else
+    if (out->parted && q->purpose == TWIN_FOR_BASELINE)
+        out->disagrees = tw_isolate_disagrees(c, v, reference);
+    if (!wanted)
         twin_verdict_free(v);
     return 0;
 }
@@ -191,25 +206,29 @@ static void learn_effects(struct tw_isolate *c, const struct twin_world *w, cons
 static void title_of(const struct tw_isolate *c, const struct twin_search_request *q, char title[64])
 {
     size_t pinned = 0;
+    if (c->arms) {
+        tw_isolate_arms_title(c, q, title);
+        return;
+    }
     for (size_t i = 0; i < c->count; i++)
         pinned += q->setting[i].mode == TWIN_PIN;
     snprintf(title, 64, "run %-3u %-9s %2zu pinned ", q->number, twin_search_purpose_name(q->purpose), pinned);
 }
 
-static int launch(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_world_plan *p,
+static int launch(struct tw_isolate *c, const struct twin_search_request *q, char *const *argv, const struct twin_world_plan *p,
                   const struct twin_run *reference, struct tw_watch *watch, struct twin_run **out, struct twin_error *err)
 {
     char title[64];
     title_of(c, q, title);
     *watch = (struct tw_watch){.title = title, .expected_s = c->natural_s};
-    if (q->may_cut)
+    if (q->may_cut && (!c->arms || tw_isolate_arms_may_cut(c)))
         watch->reference = reference;
     watch->how.ignore = c->args.ignore.items;
     watch->how.ignore_count = c->args.ignore.count;
     if (c->natural_s > 0)
         watch->deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9);
     struct twin_launch_options o = {
-        .argv = c->argv,
+        .argv = argv,
         .home = c->home,
         .label = twin_search_purpose_name(q->purpose),
         .level = TWIN_LEVEL_TENSORS,
@@ -256,19 +275,25 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
     *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1};
     if (q->reference && !reference)
         return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
+    char *mix[4], *const *argv = c->arms ? mix : c->argv;
     int rc = world_of(c, q, &w);
+    if (rc == 0 && c->arms)
+        rc = tw_isolate_arms_command(c, q, mix, err);
     if (rc == 0)
-        rc = twin_world_plan(&w, c->argv, &p, err);
+        rc = twin_world_plan(&w, argv, &p, err);
     if (rc == 0)
-        rc = launch(c, q, &p, reference, &watch, &r, err);
+        rc = launch(c, q, argv, &p, reference, &watch, &r, err);
     twin_world_plan_free(&p);
     if (rc == 0) {
         out->status = status_of(r, &watch);
         out->seconds = r->wall_s;
         out->handle = handle_of(r);
-        if (q->purpose == TWIN_FOR_BASELINE && !watch.stopped_parted && out->status == TWIN_ENDED_WELL)
+        if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !watch.stopped_parted && out->status == TWIN_ENDED_WELL)
             c->natural_s = fmax(c->natural_s, r->wall_s);
-        learn_effects(c, &w, r);
+        if (c->arms)
+            tw_isolate_arms_learn(c, q, NULL, r, NULL);
+        else
+            learn_effects(c, &w, r);
         if (reference && out->status == TWIN_ENDED_WELL)
             rc = compare(c, q, reference, r, out, err);
         bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
@@ -289,6 +314,16 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
     return rc;
 }
 
+static int vote(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    struct twin_world w;
+    int rc = world_of(c, q, &w);
+    if (rc == 0)
+        rc = tw_isolate_vote(c, &w, q, out, err);
+    tw_free(w.setting);
+    return rc;
+}
+
 int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n, struct twin_search_result *out, struct twin_error *err)
 {
     struct tw_isolate *c = user;
@@ -297,11 +332,7 @@ int tw_isolate_run(void *user, const struct twin_search_request *request, size_t
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
         if (rc != 0 || c->interrupted)
             continue;
-        if (request[i].purpose == TWIN_FOR_VOTE) { /* single operations cannot be sent to another core yet: no vote is no evidence */
-            out[i] = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = request[i].reference};
-            continue;
-        }
-        rc = one(c, &request[i], &out[i], err);
+        rc = request[i].purpose == TWIN_FOR_VOTE ? vote(c, &request[i], &out[i], err) : one(c, &request[i], &out[i], err);
         c->interrupted |= tw_interrupted() || (rc == 0 && out[i].status == TWIN_NOT_ENDED);
     }
     return rc;

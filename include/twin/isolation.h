@@ -71,6 +71,7 @@ struct twin_isolation {
     double rate_low, rate_high, bound; /* bound: NaN */
     uint32_t runs;
     double seconds;
+    bool arms;                      /* of two commands: pinned is as in A, free as in B */
 };
 
 /* "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at step 9". malloc'ed (tw_free); NULL: no memory. "" without runs. */

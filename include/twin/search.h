@@ -46,6 +46,7 @@ struct twin_search_options {
     double max_seconds;         /* wall clock of the runs; 0: no limit */
     uint32_t parallel;          /* runs at the same time; 0: 1 */
     bool no_vary;               /* never shake, only free */
+    bool arms;                  /* two arms: the pinned world is A, the natural one B, and every run is compared with A's first */
 };
 
 /* Criteria, units and budget, fixed before the first run. Made by twin_search_plan, read-only afterwards. */
@@ -57,7 +58,8 @@ struct twin_search_plan {
     uint32_t max_runs;
     double max_seconds;
     uint32_t parallel;
-    bool vary;
+    bool vary, arms;
+    uint32_t repeats;           /* arms: comparisons of A with itself, all of which have to be clean */
     size_t candidates, can_pin;
     uint32_t least_runs;        /* no cause can be confirmed with fewer, however clear it is */
     uint32_t expected_runs;     /* when runs part in nearly every comparison */
@@ -135,7 +137,8 @@ enum twin_search_outcome {
     TWIN_SEARCH_NOT_ENOUGH,    /* the budget ended first: `need` runs */
     TWIN_SEARCH_UNEXPLAINED,   /* the pinned world is clean, but no set of candidates brings the divergence back */
     TWIN_SEARCH_INTERRUPTED,   /* go on with the same log */
-    TWIN_SEARCH_JOB_FAILS      /* the job fails in every natural run */
+    TWIN_SEARCH_JOB_FAILS,     /* the job fails in every natural run; of two arms: A does */
+    TWIN_SEARCH_UNSTEADY       /* of two arms: A does not repeat itself */
 };
 const char *twin_search_outcome_name(enum twin_search_outcome o);
 
@@ -180,6 +183,10 @@ struct twin_search_report {
     enum twin_search_vote vote;
     uint32_t runs, need;                       /* used; needed when not enough, else 0 */
     double seconds;
+    bool arms;                                 /* as in the plan; then `baseline` compares B with A, `pinned` A with itself */
+    struct twin_search_arm applied;            /* arms, isolated: A with the causes and their alternatives as in B */
+    uint64_t repeats;                          /* comparisons of A with itself that this is held against, none of which parted */
+    double p_applied;                          /* as cause.p */
 };
 
 /* Searches. `saved` and `log` may be NULL. 0 with *out (twin_search_report_free) for every outcome, interrupted included.

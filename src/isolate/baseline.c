@@ -27,6 +27,10 @@ static bool natural(const struct tw_arm *arm)
 static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error *err)
 {
     unsigned attempts = natural(arm) || s->natural_failed ? 3 : 2;
+    if (s->plan->arms) { /* A's first run, which ended well */
+        arm->reference = s->reference[0].handle;
+        return 0;
+    }
     for (unsigned i = 0; i < attempts; i++) {
         size_t done;
         tw_world_natural(s, &arm->pinned, s->setting);
@@ -84,7 +88,12 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
     int rc = tw_runs(s, natural(arm) ? TWIN_FOR_BASELINE : TWIN_FOR_CONFIRM, n, arm->reference, 0, &done, err);
     for (size_t i = 0; i < done; i++) {
         const struct twin_search_result *r = &s->result[i];
-        classify(arm, r);
+        if (s->plan->arms) { /* the reference is not of this world: a class of its own runs says nothing about it */
+            arm->compared++;
+            arm->parted += r->parted;
+        } else {
+            classify(arm, r);
+        }
         arm->steps += r->steps;
         arm->disagreeing += r->parted && r->disagrees;
         if (!natural(arm))

@@ -29,15 +29,20 @@ static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
     r->unit_why = "replay or transplant showed the operation itself disagreeing; steps are taken to be independent";
 }
 
+double tw_all_against_none(uint64_t k, uint64_t n)
+{
+    double parted = (double)k, clean = (double)n, all = parted + clean;
+    return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
+}
+
 /* p of the hypothesis that the pins do nothing, when nothing parted under them. Fisher's exact test; but where all of the planned
  * divergences came one after the other it is told what it ignores, that the free arm was stopped at them: at rate r that outcome and
  * no divergence under the pins have probability r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). A tenth is added for what
  * Fisher's part of the rule lets pass at that rate; a test computes that the whole keeps its level. */
 static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
 {
-    double k = (double)free.parted, n = (double)clean;
     if (s->report->unit == TWIN_UNIT_RUN && free.parted == free.trials && free.parted == s->plan->baseline_parts)
-        return 1.1 * pow(k / (k + n), k) * pow(n / (k + n), n);
+        return tw_all_against_none(free.parted, clean);
     return twin_stats_fisher(free.parted, free.trials - free.parted, 0, clean, TWIN_GREATER);
 }
 
@@ -204,4 +209,43 @@ int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirm
     }
     *answer = TW_SUFFICIENT;
     return conclude(s, set, err);
+}
+
+int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err)
+{
+    const struct twin_search_set none = {{0}};
+    const double level = s->plan->alpha * share(s);
+    struct twin_search_set rest = none;
+    for (size_t i = 0; i < s->plan->candidates; i++)
+        if (!twin_search_has(set, i))
+            tw_set_add(&rest, i);
+    *answer = TW_NOT_SUFFICIENT;
+    for (uint64_t repeats = s->plan->repeats;;) {
+        struct tw_arm *arm = tw_arm(s, &rest, err);
+        if (!arm)
+            return TWIN_ENOMEM;
+        struct twin_search_arm applied = {arm->compared, arm->parted};
+        if (applied.parted == 0 && applied.trials >= s->plan->baseline_parts && applied.trials >= tw_clean_needed(&s->arm[0], .05))
+            return 0;
+        if (applied.parted < s->plan->baseline_parts) {
+            int rc = tw_arm_compare(s, arm, s->plan->baseline_parts - applied.parted, err);
+            if (rc)
+                return rc;
+            continue;
+        }
+        s->report->applied = applied;
+        s->report->repeats = repeats;
+        s->report->p_applied = p_of(s, applied, repeats);
+        if (s->report->p_applied <= level) {
+            *answer = TW_SUFFICIENT;
+            return 0;
+        }
+        bool parted;
+        repeats = clean_for(s, applied, level);
+        int rc = tw_contrast(s, &none, repeats, &parted, err);
+        if (rc || parted) {
+            *answer = TW_SET_FAILS;
+            return rc;
+        }
+    }
 }

@@ -113,7 +113,7 @@ int tw_pinned_world(struct tw_search *s, struct twin_error *err)
             if (s->result[0].status == TWIN_ENDED_WELL)
                 return remember(s, &none, s->result[0].handle, err);
         }
-        int rc = tw_drop_failing_pin(s, &all, err);
+        int rc = s->plan->arms ? TW_WORLD_FAILS : tw_drop_failing_pin(s, &all, err);
         if (rc)
             return rc;
     }

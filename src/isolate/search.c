@@ -43,7 +43,9 @@ static int outside(struct tw_search *s, struct twin_error *err)
 {
     size_t done;
     const struct twin_search_set none = {{0}};
-    s->report->outcome = TWIN_SEARCH_OUTSIDE;
+    s->report->outcome = s->plan->arms ? TWIN_SEARCH_UNSTEADY : TWIN_SEARCH_OUTSIDE;
+    if (s->plan->arms)
+        return 0;
     tw_world_pinned(s, &none, s->setting);
     int rc = tw_runs(s, TWIN_FOR_VOTE, 1, s->parted_a, s->parted_b, &done, err);
     if (rc == TW_BUDGET)
@@ -72,6 +74,25 @@ static int nothing_found(struct tw_search *s, const struct tw_arm *arm, struct t
     return 0;
 }
 
+/* The chosen pins are a verdict; of two arms only when A parts with them as in B. */
+static int isolated(struct tw_search *s, const struct chosen *c, struct twin_error *err)
+{
+    struct twin_search_set together = {{0}};
+    enum tw_confirmed answer = TW_SUFFICIENT;
+    for (size_t i = 0; i < s->report->cause_count; i++) {
+        struct twin_search_cause *cause = &s->report->cause[i];
+        cause->alternatives = c->alternatives[cause->candidate];
+        tw_set_add(&together, cause->candidate);
+        for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+            together.word[w] |= cause->alternatives.word[w];
+    }
+    int rc = s->plan->arms ? tw_confirm_applied(s, &together, &answer, err) : 0;
+    s->report->outcome = answer == TW_SUFFICIENT ? TWIN_SEARCH_ISOLATED : answer == TW_SET_FAILS ? TWIN_SEARCH_UNSTEADY : TWIN_SEARCH_UNEXPLAINED;
+    if (rc || answer != TW_SUFFICIENT)
+        s->report->cause_count = 0;
+    return rc;
+}
+
 /* What parts with more pinned parts with these. */
 static bool known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
 {
@@ -95,11 +116,8 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over, st
     if (rc)
         return rc;
     if (answer == TW_SUFFICIENT) {
-        for (size_t i = 0; i < s->report->cause_count; i++)
-            s->report->cause[i].alternatives = c->alternatives[s->report->cause[i].candidate];
-        s->report->outcome = TWIN_SEARCH_ISOLATED;
         *over = true;
-        return 0;
+        return isolated(s, c, err);
     }
     if (answer == TW_SET_FAILS) { /* the job needs this one free when the rest is natural */
         tw_set_remove(&c->pins, pin);
@@ -119,8 +137,9 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
         return TWIN_ENOMEM;
     struct tw_arm arm = *left;
     *over = true;
-    size_t pin;
-    int rc = tw_alone(s, &c->pins, &pin, err);
+    size_t pin = SIZE_MAX;
+    /* Of two arms every pair of differences that act together is to be named, which only contrasts do. */
+    int rc = s->plan->arms ? 0 : tw_alone(s, &c->pins, &pin, err);
     if (rc)
         return rc;
     if (pin != SIZE_MAX)
@@ -161,13 +180,31 @@ static uint32_t runs_needed(const struct tw_search *s, bool searched)
     }
     if (!searched)
         need += ceil(log2((double)plan->candidates + 1)) * (double)tw_clean_needed(natural, .15);
-    need += (double)tw_confirm_cost(s, &then);
+    need += (double)tw_confirm_cost(s, &then) + (plan->arms ? ceil(plan->baseline_parts / rate) : 0);
     return need < (double)UINT32_MAX ? (uint32_t)need : UINT32_MAX;
+}
+
+/* Two arms: A's first run, with which all others are compared, and its repeats. */
+static int first_arm(struct tw_search *s, bool *steady, struct twin_error *err)
+{
+    bool parted = false;
+    int rc = tw_pinned_world(s, err);
+    if (!rc)
+        rc = screen(s, s->plan->repeats, &parted, err);
+    *steady = !parted;
+    return rc;
 }
 
 static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
 {
-    int rc = tw_baseline(s, err);
+    bool steady = true;
+    int rc = s->plan->arms ? first_arm(s, &steady, err) : 0;
+    if (!rc && !steady) {
+        s->report->outcome = TWIN_SEARCH_UNSTEADY;
+        return 0;
+    }
+    if (!rc)
+        rc = tw_baseline(s, err);
     if (rc == TW_WORLD_FAILS) {
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;
         return 0;
@@ -223,7 +260,8 @@ static int open_search(struct tw_search *s, struct twin_error *err)
     s->result = tw_calloc(s->plan->parallel, sizeof *s->result);
     if (!s->report || !s->setting || !s->request || !s->result)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for a search over %zu candidates", s->plan->candidates);
-    s->report->bound = NAN;
+    s->report->bound = s->report->p_applied = NAN;
+    s->report->arms = s->plan->arms;
     s->report->unit_why = "not decided yet";
     for (size_t i = 0; i < s->plan->candidates; i++)
         tw_set_add(&s->report->left_out, i);

@@ -94,8 +94,12 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer);
 
 /* ---- confirm.c */
 enum tw_confirmed { TW_SUFFICIENT, TW_NOT_SUFFICIENT, TW_SET_FAILS };
-/* Is the set sufficient, each member necessary? Members that are not are taken out of it. */
 /* Runs that a verdict needs beside the baseline when the natural world goes on as this arm does. */
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free);
+/* Is the set sufficient, each member necessary? Members that are not are taken out of it. */
 int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
+/* Two arms: does A part when the set is as in B? TW_NOT_SUFFICIENT: it does not; TW_SET_FAILS: A itself parts from A. */
+int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
+/* p of k divergences in a row against n clean comparisons, at the rate at which that is likeliest (confirm.c says more). */
+double tw_all_against_none(uint64_t k, uint64_t n);
 #endif

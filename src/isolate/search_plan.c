@@ -29,7 +29,7 @@ const char *twin_search_purpose_name(enum twin_search_purpose p)
 const char *twin_search_outcome_name(enum twin_search_outcome o)
 {
     static const char *const names[] = {"isolated", "no divergence", "outside the pins", "hardware suspected", "not enough runs",
-                                        "unexplained", "interrupted", "the job fails"};
+                                        "unexplained", "interrupted", "the job fails", "A does not repeat itself"};
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
@@ -59,6 +59,16 @@ static uint32_t all_against_none(uint64_t parts, double level)
     return n;
 }
 
+/* Two arms: A's first run and its repeats, B, one contrast, the set as in A, the set as in B (for a single difference that is B). */
+static void plan_arms(struct twin_search_plan *p, uint32_t levels)
+{
+    while (tw_all_against_none(p->baseline_parts, p->repeats) > .8 * p->alpha)
+        p->repeats++;
+    uint32_t confirm = p->repeats + (p->candidates > 1 ? p->baseline_parts : 0);
+    p->least_runs = 1 + p->repeats + p->baseline_parts + 1 + confirm;
+    p->expected_runs = 1 + p->repeats + p->baseline_parts + (p->candidates > 1 ? levels : 1) + confirm;
+}
+
 int twin_search_plan(const struct twin_candidate *candidate, size_t count, const struct twin_search_options *options,
                      struct twin_search_plan *out, struct twin_error *err)
 {
@@ -75,7 +85,7 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
                               "1,000,000 runs; found %g s, %u and %u", o->max_seconds, o->parallel, o->max_runs);
     struct twin_search_plan p = {.alpha = alpha, .beta = beta, .p0 = .01, .p1 = .2, .baseline_parts = 3,
         .max_runs = o->max_runs ? o->max_runs : 150, .max_seconds = o->max_seconds, .parallel = o->parallel ? o->parallel : 1,
-        .vary = !o->no_vary, .candidates = count};
+        .vary = !o->no_vary, .arms = o->arms, .repeats = o->arms, .candidates = count};
     for (size_t i = 0; i < count; i++)
         p.can_pin += candidate[i].can_pin;
     p.baseline_clean = (uint32_t)twin_stats_sprt_clean_needed((struct twin_sprt){p.p0, p.p1, alpha, beta});
@@ -84,6 +94,12 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
     uint32_t natural = p.baseline_parts + 1, pinned = 2; /* W0 and one contrast */
     p.least_runs = natural + pinned + all_against_none(p.baseline_parts, .8 * alpha) + 1;
     p.expected_runs = natural + pinned + levels + all_against_none(p.baseline_parts, .8 * alpha) + 1;
+    if (p.arms)
+        plan_arms(&p, levels);
+    if (p.arms && p.max_runs < p.least_runs)
+        return twin_error_set(err, TWIN_EINVAL, "a budget of %u runs is too small: nothing can be confirmed with fewer than %u; about %u are "
+                              "needed when B nearly always parts from A. Give --max-runs %u or more", p.max_runs, p.least_runs,
+                              p.expected_runs, p.expected_runs);
     if (p.max_runs < p.least_runs)
         return twin_error_set(err, TWIN_EINVAL, "a budget of %u runs is too small: no cause can be confirmed with fewer than %u (%u "
                               "natural, %u in the pinned world, %u to confirm); about %u are needed when runs part nearly always, more "
@@ -93,9 +109,34 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
     return 0;
 }
 
+static void put_budget(struct tw_buf *b, const struct twin_search_plan *p)
+{
+    tw_buf_printf(b, "budget    at most %u runs, %u at a time", p->max_runs, p->parallel);
+    if (p->max_seconds > 0)
+        tw_buf_printf(b, ", at most %g s", p->max_seconds);
+    tw_buf_printf(b, "; about %u when %s nearly always\n", p->expected_runs, p->arms ? "B parts from A" : "runs part");
+}
+
+static void put_arms_plan(struct tw_buf *b, const struct twin_search_plan *p)
+{
+    tw_buf_printf(b, "plan      %zu difference%s between A and B; alpha %g, beta %g for the whole procedure\n", p->candidates,
+                  p->candidates == 1 ? "" : "s", p->alpha, p->beta);
+    tw_buf_printf(b, "baseline  A against its own first run: %u times, all clean; B against it: until %u divergences, or %u clean\n"
+                  "          comparisons (rate %g against %g)\n", p->repeats, p->baseline_parts, p->baseline_clean, p->p0, p->p1);
+    tw_buf_puts(b, "contrast  A with some of the differences as in B, by bisection\n"
+                "confirm   fresh runs: B with the set as in A never parts from A, B with one of it as in B parts, A with the set as in B\n"
+                "          parts; exact tests, one-sided; the j-th set tested gets .8 * .2^(j - 1) of alpha\n"
+                "unit      comparisons with A's first run\n");
+    put_budget(b, p);
+}
+
 char *twin_search_plan_text(const struct twin_search_plan *p)
 {
     struct tw_buf b = {0};
+    if (p->arms) {
+        put_arms_plan(&b, p);
+        return tw_buf_steal(&b);
+    }
     tw_buf_printf(&b, "plan      %zu candidate factors, %zu with a pin; alpha %g, beta %g for the whole procedure\n", p->candidates,
                   p->can_pin, p->alpha, p->beta);
     tw_buf_printf(&b, "baseline  until %u divergences, or %u clean comparisons (rate %g against %g); one divergence rejects clean\n",
@@ -107,10 +148,7 @@ char *twin_search_plan_text(const struct twin_search_plan *p)
     tw_buf_puts(&b, "confirm   fresh natural runs: the set pinned never parts, each member freed parts; exact test, one-sided;\n"
                     "          the j-th set tested gets .8 * .2^(j - 1) of alpha; one divergence under the pins rejects the set\n"
                     "unit      comparisons; steps where a replay shows the operation itself disagreeing\n");
-    tw_buf_printf(&b, "budget    at most %u runs, %u at a time", p->max_runs, p->parallel);
-    if (p->max_seconds > 0)
-        tw_buf_printf(&b, ", at most %g s", p->max_seconds);
-    tw_buf_printf(&b, "; about %u when runs part nearly always\n", p->expected_runs);
+    put_budget(&b, p);
     return tw_buf_steal(&b);
 }
 
@@ -132,15 +170,20 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r, con
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_search_cause *c = &r->cause[i];
         tw_buf_printf(b, "cause     %s (%s)\n", candidate[c->candidate].id, candidate[c->candidate].layer);
-        tw_buf_printf(b, "          free: %llu of %llu %s part; pinned: %llu of %llu; p = %.2g, %.2g for all that was tested\n",
-                      (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials, unit,
-                      (unsigned long long)c->sufficient.parted, (unsigned long long)c->sufficient.trials, c->p, c->p_adjusted);
+        tw_buf_printf(b, "          %s: %llu of %llu %s part; %s: %llu of %llu; p = %.2g, %.2g for all that was tested\n",
+                      r->arms ? "B" : "free", (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials, unit,
+                      r->arms ? "as in A" : "pinned", (unsigned long long)c->sufficient.parted, (unsigned long long)c->sufficient.trials, c->p,
+                      c->p_adjusted);
         if (tw_set_count(&c->alternatives) == 0)
             continue;
-        tw_buf_puts(b, "          in the pinned world this did the same: ");
+        tw_buf_puts(b, r->arms ? "          needs, and may be set back instead: " : "          in the pinned world this did the same: ");
         put_set(b, &c->alternatives, candidate);
         tw_buf_puts(b, "\n");
     }
+    if (r->arms && r->cause_count)
+        tw_buf_printf(b, "applied   A with %s as in B: %llu of %llu comparisons part; A itself: 0 of %llu; p = %.2g\n",
+                      r->cause_count > 1 ? "them" : tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it", (unsigned long long)r->applied.parted, (unsigned long long)r->applied.trials,
+                      (unsigned long long)r->repeats, r->p_applied);
     if (r->cause_count)
         tw_buf_printf(b, "unit      %s: %s\n", unit, r->unit_why);
 }
@@ -159,7 +202,16 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
         break;
     case TWIN_SEARCH_NOT_ENOUGH: tw_buf_printf(b, "need      about %u runs in all; the same log goes on\n", r->need); break;
     case TWIN_SEARCH_UNEXPLAINED:
-        tw_buf_puts(b, "evidence  the pinned world is clean, and changing every candidate there does not bring the divergence back\n");
+        tw_buf_puts(b, r->arms ? "evidence  A repeats itself, and no set of the differences makes it part\n"
+                               : "evidence  the pinned world is clean, and changing every candidate there does not bring the divergence back\n");
+        break;
+    case TWIN_SEARCH_JOB_FAILS:
+        if (r->arms)
+            tw_buf_puts(b, "evidence  A itself does not end well, so that nothing can be compared with it\n");
+        break;
+    case TWIN_SEARCH_UNSTEADY:
+        tw_buf_printf(b, "evidence  A parts from its own first run in comparison %llu: whatever is changed would seem to be to blame\n",
+                      (unsigned long long)r->pinned);
         break;
     default: break;
     }
@@ -170,8 +222,8 @@ char *twin_search_report_text(const struct twin_search_report *r, const struct t
     struct tw_buf b = {0};
     tw_buf_printf(&b, "outcome   %s, %u runs, %.1f s\n", twin_search_outcome_name(r->outcome), r->runs, r->seconds);
     if (r->baseline) {
-        tw_buf_printf(&b, "baseline  %llu of %llu comparisons part (%.3g to %.3g)", (unsigned long long)r->parted,
-                      (unsigned long long)r->baseline, r->rate_low, r->rate_high);
+        tw_buf_printf(&b, "baseline  %llu of %llu comparisons %s (%.3g to %.3g)", (unsigned long long)r->parted,
+                      (unsigned long long)r->baseline, r->arms ? "of B with A part" : "part", r->rate_low, r->rate_high);
         if (r->hazard > 0)
             tw_buf_printf(&b, ", hazard per step %.3g, at least %.3g", r->hazard, r->hazard_low);
         tw_buf_puts(&b, "\n");
@@ -179,7 +231,10 @@ char *twin_search_report_text(const struct twin_search_report *r, const struct t
     for (size_t i = 0; i < r->test_count; i++) {
         tw_buf_printf(&b, "contrast  %s in %llu comparisons: ", r->test[i].parted ? "parted" : "clean",
                       (unsigned long long)r->test[i].compared);
-        put_set(&b, &r->test[i].freed, candidate);
+        if (r->arms && tw_set_count(&r->test[i].freed) == 0)
+            tw_buf_puts(&b, "A itself");
+        else
+            put_set(&b, &r->test[i].freed, candidate);
         tw_buf_puts(&b, "\n");
     }
     put_causes(&b, r, candidate);

@@ -77,6 +77,9 @@ static void head(struct tw_buf *b, const struct twin_isolation *x)
     tw_buf_printf(b, "%u run%s, %.1f s: <code>", x->runs, x->runs == 1 ? "" : "s", x->seconds);
     tw_html_text(b, x->command);
     tw_buf_puts(b, "</code></p>\n");
+    if (x->arms)
+        tw_buf_puts(b, "<p class=\"soft\">Two commands: on this page the natural runs are those of B, beside A's first, with which all are compared; "
+                       "\"pinned\" means as in A, \"free\" as in B.</p>\n");
 }
 
 static void where(struct tw_buf *b, const struct twin_isolation *x)

@@ -196,9 +196,10 @@ def begin():
         return False
     set_depth()
     note("python.version", "%d.%d.%d" % sys.version_info[:3])
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        note("torch.version", str(getattr(torch, "__version__", "?")))
+    for name in ("numpy", "torch"):
+        library = sys.modules.get(name)
+        if library is not None:
+            note(name + ".version", str(getattr(library, "__version__", "?")))
     if S.armed:
         note("armed", "\n".join(S.armed))
     if S.unarmed:

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* isolate --a CMD --b CMD: the candidates are what differs between the two commands. */
+#include "isolate.h"
+
+#include "json.h"
+#include "runs.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <twin/arms.h>
+#include <twin/trace.h>
+
+struct tw_isolate_arms {
+    struct twin_arms *pair;
+    struct twin_difference *difference; /* of pair */
+    size_t count;
+    struct twin_factor *factor;         /* of each; pin and fix are owned */
+    struct twin_world held;             /* --pin: what every run holds still */
+    struct twin_world_effect *effect;   /* of that; NULL: no run yet */
+    char *command;                      /* of the run that goes on */
+    bool b_fails;
+    char *fails;                        /* a mixed command that does not end well */
+    char **versions; size_t version_count; bool versions_read; /* libraries that differ between A and B as they ran */
+    bool aligned;                       /* B was seen to begin where A does: a run may be ended when it has parted */
+};
+
+/* ---- the candidates */
+
+static char *shown(const char *text)
+{
+    return text ? tw_printable(text, strlen(text)) : tw_strdup("nothing");
+}
+
+static int add_candidate(struct tw_isolate *c, size_t i)
+{
+    struct tw_isolate_arms *x = c->arms;
+    const struct twin_difference *d = &x->difference[i];
+    char *a = shown(d->a), *b = shown(d->b);
+    char *pin = a ? tw_printf("%s, as in A", a) : NULL, *fix = a && b ? tw_printf("A has %s, B has %s", a, b) : NULL;
+    tw_free(a);
+    tw_free(b);
+    x->factor[i] = (struct twin_factor){.id = d->id, .layer = "environment", .title = fix, .how = "command", .pin = pin, .fix = fix};
+    c->factor[i] = &x->factor[i];
+    c->candidate[i] = (struct twin_candidate){.id = d->id, .layer = "environment", .can_pin = true, .settable = true};
+    c->count = i + 1;
+    return pin && fix ? 0 : TWIN_ENOMEM;
+}
+
+int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err)
+{
+    struct tw_isolate_arms *x = c->arms = tw_calloc(1, sizeof *x);
+    int rc = x ? twin_arms_compare(c->args.a, c->args.b, &x->pair, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = twin_factors_load(c->args.factor_file, &c->factors, err);
+    if (rc == 0 && c->args.pin)
+        rc = twin_world_parse(&c->factors, c->args.pin, &x->held, NULL, err);
+    if (rc != 0)
+        return rc;
+    x->difference = twin_arms_differences(x->pair, &x->count);
+    if (x->count == 0)
+        return twin_error_set(err, TWIN_EINVAL, "expected two commands, found the same one twice; write: twinrun isolate -- sh -c '...'");
+    x->factor = tw_calloc(x->count, sizeof *x->factor);
+    c->factor = tw_calloc(x->count, sizeof *c->factor);
+    c->candidate = tw_calloc(x->count, sizeof *c->candidate);
+    c->effect = tw_calloc(x->count, sizeof *c->effect);
+    rc = x->factor && c->factor && c->candidate && c->effect ? 0 : TWIN_ENOMEM;
+    for (size_t i = 0; rc == 0 && i < x->count; i++)
+        rc = add_candidate(c, i);
+    return rc == 0 ? 0 : twin_error_set(err, rc, "out of memory");
+}
+
+void tw_isolate_arms_close(struct tw_isolate *c)
+{
+    struct tw_isolate_arms *x = c->arms;
+    if (!x)
+        return;
+    for (size_t i = 0; x->factor && i < c->count; i++) {
+        tw_free((char *)x->factor[i].pin);
+        tw_free((char *)x->factor[i].fix);
+    }
+    for (size_t i = 0; i < x->version_count; i++)
+        tw_free(x->versions[i]);
+    if (x->effect)
+        twin_world_effects_free(x->effect, x->held.count);
+    twin_world_free(&x->held);
+    twin_arms_free(x->pair);
+    tw_free(x->versions);
+    tw_free(x->factor);
+    tw_free(x->command);
+    tw_free(x->fails);
+    tw_free(x);
+}
+
+/* ---- a run */
+
+static struct twin_search_set as_in_b(const struct tw_isolate *c, const struct twin_search_request *q)
+{
+    struct twin_search_set set = {{0}};
+    for (size_t i = 0; i < c->count; i++) /* free in the natural world, which is B; or set to another value than A's */
+        if (q->setting[i].mode == TWIN_FREE || q->setting[i].value)
+            set.word[i / 64] |= UINT64_C(1) << i % 64;
+    return set;
+}
+
+static size_t size(const struct tw_isolate *c, const struct twin_search_set *set)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->count; i++)
+        n += twin_search_has(set, i);
+    return n;
+}
+
+int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_request *q, char *argv[4], struct twin_error *err)
+{
+    struct twin_search_set set = as_in_b(c, q);
+    tw_free(c->arms->command);
+    c->arms->command = twin_arms_mix(c->arms->pair, &set);
+    if (!c->arms->command)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    tw_shell_argv(c->arms->command, argv);
+    return 0;
+}
+
+void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_request *q, char title[64])
+{
+    struct twin_search_set set = as_in_b(c, q);
+    char what[32];
+    size_t n = size(c, &set);
+    if (n == 0 || n == c->count)
+        snprintf(what, sizeof what, "%s", n ? "b" : "a");
+    else
+        snprintf(what, sizeof what, "a, %zu as in b", n);
+    snprintf(title, 64, "run %-3u %-9s %-14s ", q->number, q->purpose == TWIN_FOR_CONFIRM ? "confirm" : twin_search_purpose_name(q->purpose), what);
+}
+
+bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q)
+{
+    struct twin_search_set set = as_in_b(c, q);
+    size_t n = size(c, &set);
+    return n == 0 || n == c->count;
+}
+
+const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c)
+{
+    return &c->arms->held;
+}
+
+bool tw_isolate_arms_may_cut(const struct tw_isolate *c)
+{
+    return c->arms->aligned;
+}
+
+/* ---- the worlds in which A and B ran: what no difference of the commands sets */
+
+/* The value of a note in the run's traces; malloc'ed, NULL: no trace has it. */
+static char *noted(const struct twin_run *r, const char *wanted)
+{
+    char *found = NULL;
+    for (size_t t = 0; t < r->trace_count && !found; t++) {
+        struct twin_trace *trace = NULL;
+        const char *key, *value;
+        if (twin_trace_open(r->traces[t], &trace, NULL) != 0)
+            continue;
+        for (size_t i = 0; !found && twin_trace_note(trace, i, &key, &value); i++)
+            if (strcmp(key, wanted) == 0)
+                found = tw_printable(value, strlen(value));
+        twin_trace_close(trace);
+    }
+    return found;
+}
+
+static void compare_versions(struct tw_isolate_arms *x, const struct twin_run *a, const struct twin_run *b)
+{
+    static const char *const names[] = {"python", "numpy", "torch"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *key = tw_printf("%s.version", names[i]), *of_a = key ? noted(a, key) : NULL, *of_b = key ? noted(b, key) : NULL;
+        bool differ = of_a && of_b && strcmp(of_a, of_b) != 0;
+        char *text = differ ? tw_printf("%s %s in A, %s in B", names[i], of_a, of_b) : NULL;
+        char **grown = text ? tw_reallocarray(x->versions, x->version_count + 1, sizeof *grown) : NULL;
+        if (grown) {
+            x->versions = grown;
+            x->versions[x->version_count++] = text;
+        } else {
+            tw_free(text);
+        }
+        tw_free(key);
+        tw_free(of_a);
+        tw_free(of_b);
+    }
+}
+
+void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *r,
+                           const struct twin_verdict *v)
+{
+    struct tw_isolate_arms *x = c->arms;
+    struct twin_search_set set = as_in_b(c, q);
+    size_t n = size(c, &set);
+    if (!x->effect && x->held.count && twin_world_effects(&x->held, r, &x->effect, NULL) != 0)
+        x->effect = NULL;
+    if (n > 0 && n < c->count && tw_run_failed(r) && !x->fails)
+        x->fails = tw_strdup(x->command);
+    x->b_fails |= n == c->count && tw_run_failed(r);
+    if (n == c->count && reference && !x->versions_read) {
+        x->versions_read = true;
+        compare_versions(x, reference, r);
+    }
+    if (n == c->count && v)
+        x->aligned = v->shift == 0;
+}
+
+/* ---- the report */
+
+static struct twin_search_set causes(const struct tw_isolate *c, const struct twin_search_report *r, bool applied)
+{
+    struct twin_search_set set = {{0}};
+    for (size_t i = 0; i < r->cause_count; i++)
+        set.word[r->cause[i].candidate / 64] |= UINT64_C(1) << r->cause[i].candidate % 64;
+    for (size_t i = 0; applied && i < r->cause_count; i++)
+        for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+            set.word[w] |= r->cause[i].alternatives.word[w];
+    for (size_t i = 0; !applied && i < c->count; i++)
+        set.word[i / 64] ^= UINT64_C(1) << i % 64;
+    return set;
+}
+
+/* B with the causes as in A; or A with them, and what they need, as in B. malloc'ed. */
+static char *mixed(const struct tw_isolate *c, const struct twin_search_report *r, bool applied)
+{
+    struct twin_search_set set = causes(c, r, applied);
+    return twin_arms_mix(c->arms->pair, &set);
+}
+
+/* `verb` with two commands behind --a and --b. malloc'ed. */
+static char *with_arms(const char *verb, const char *first, const char *second)
+{
+    char *words[] = {(char *)first, (char *)second, NULL};
+    char *a = tw_shell_quote(words, 1), *b = tw_shell_quote(words + 1, 1);
+    char *text = a && b ? tw_printf("%s--a %s --b %s", verb, a, b) : NULL;
+    tw_free(a);
+    tw_free(b);
+    return text;
+}
+
+char *tw_isolate_arms_job(const struct tw_isolate *c)
+{
+    return with_arms("", c->args.a, c->args.b);
+}
+
+char *tw_isolate_arms_next(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    char verb[64] = "twinrun check ", *mix, *next;
+    char *words[] = {(char *)"sh", (char *)"-c", (char *)c->args.a, NULL};
+    switch (r->outcome) {
+    case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
+    case TWIN_SEARCH_ISOLATED: /* A, and A with the causes: check names the operation */
+        mix = mixed(c, r, true);
+        next = mix ? with_arms(verb, c->args.a, mix) : NULL;
+        tw_free(mix);
+        return next;
+    case TWIN_SEARCH_UNSTEADY:
+    case TWIN_SEARCH_JOB_FAILS:
+        mix = tw_shell_quote(words, 0);
+        next = mix ? tw_printf("twinrun %s -- %s", r->outcome == TWIN_SEARCH_UNSTEADY ? "isolate" : "record", mix) : NULL;
+        tw_free(mix);
+        return next;
+    case TWIN_SEARCH_INTERRUPTED: snprintf(verb, sizeof verb, "twinrun isolate --resume "); break;
+    case TWIN_SEARCH_NOT_ENOUGH: snprintf(verb, sizeof verb, "twinrun isolate --resume --max-runs %u ", r->need); break;
+    default: break;
+    }
+    return with_arms(verb, c->args.a, c->args.b);
+}
+
+char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
+{
+    const struct tw_isolate_arms *x = c->arms;
+    if (i < x->version_count)
+        return tw_printf("%s; it comes with the commands and was not set by itself", x->versions[i]);
+    i -= x->version_count;
+    if (i == 0 && x->b_fails)
+        return tw_strdup("B fails; that is how it parts from A");
+    if (i == 0 && x->fails) {
+        char *safe = tw_printable(x->fails, strlen(x->fails)), *text = safe ? tw_printf("a mixed command fails, which counts as parting: %s", safe) : NULL;
+        tw_free(safe);
+        return text;
+    }
+    for (size_t k = 0, n = 1; x->effect && k < x->held.count; k++)
+        if (x->effect[k].effect == TWIN_EFFECT_FAILED && n++ == i)
+            return tw_printf("the pin of %s did not take effect: %s", x->held.setting[k].factor->id, x->effect[k].text ? x->effect[k].text : "");
+    return NULL;
+}
+
+void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    struct twin_search_set named = causes(c, r, true);
+    for (size_t i = 0; i < c->count; i++)
+        if (twin_search_has(&named, i))
+            printf("differs   %s: %s\n", c->factor[i]->id, c->factor[i]->fix);
+    char *agrees = r->outcome == TWIN_SEARCH_ISOLATED ? mixed(c, r, false) : NULL;
+    char *text = agrees ? tw_printable(agrees, strlen(agrees)) : NULL;
+    if (text)
+        printf("fix       B with this as in A: %s\n", text);
+    if (r->outcome == TWIN_SEARCH_UNEXPLAINED)
+        printf("outside   it lies outside what differs between the commands\n");
+    tw_free(text);
+    tw_free(agrees);
+}
+
+json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    const struct tw_isolate_arms *x = c->arms;
+    if (!x)
+        return json_null();
+    bool isolated = r->outcome == TWIN_SEARCH_ISOLATED;
+    char *agrees = isolated ? mixed(c, r, false) : NULL, *parts = isolated ? mixed(c, r, true) : NULL;
+    json_t *differences = json_array();
+    for (size_t i = 0; i < x->count; i++)
+        json_array_append_new(differences, json_pack("{s:o, s:o, s:o}", "factor", tw_json_text(x->difference[i].id), "a", tw_json_text(x->difference[i].a),
+                                                     "b", tw_json_text(x->difference[i].b)));
+    json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I}, s:{s:I, s:I}, s:o, s:o, s:o}", "a", tw_json_text(c->args.a), "b", tw_json_text(c->args.b),
+                          "differences", differences, "agrees", tw_json_text(agrees), "parts", tw_json_text(parts), "applied", "trials",
+                          (json_int_t)r->applied.trials, "diverged", (json_int_t)r->applied.parted, "a_again", "trials",
+                          (json_int_t)(isolated ? r->repeats : r->pinned), "diverged", (json_int_t)(isolated ? 0 : r->pinned_parted), "p_applied",
+                          tw_json_number(r->p_applied), "worlds", tw_json_texts(x->versions, x->version_count), "fails", tw_json_text(x->fails));
+    tw_free(agrees);
+    tw_free(parts);
+    return j;
+}
