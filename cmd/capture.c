@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "capture.h"
 
+#include "interrupt.h"
+
 #include "base.h"
 
 #include <errno.h>
@@ -8,6 +10,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -89,4 +93,85 @@ int tw_capture(char *const *argv, double timeout_s, char **out, int *status, str
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
     tw_buf_free(&b);
     return rc;
+}
+
+/* ---- line by line */
+
+/* Hands out the whole lines of b and keeps the rest. */
+static int hand_out(struct tw_buf *b, int (*on_line)(void *user, char *line, struct twin_error *err), void *user, struct twin_error *err)
+{
+    char *line = b->data, *end;
+    int rc = 0;
+    while (rc == 0 && (end = memchr(line, '\n', b->len - (size_t)(line - b->data)))) {
+        *end = '\0';
+        rc = on_line(user, line, err);
+        line = end + 1;
+    }
+    b->len -= (size_t)(line - b->data);
+    memmove(b->data, line, b->len + 1);
+    return rc;
+}
+
+int tw_capture_lines(char *const *argv, double silence_s, int (*on_line)(void *user, char *line, struct twin_error *err), void *user,
+                     bool *interrupted, int *status, struct twin_error *err)
+{
+    struct tw_buf b = {0};
+    int fd[2];
+    pid_t pid;
+    *interrupted = false;
+    if (pipe2(fd, O_CLOEXEC) != 0)
+        return twin_error_system(err, "cannot make a pipe");
+    int rc = spawn(argv, fd[1], &pid, err);
+    close(fd[1]);
+    bool more = rc == 0, started = more;
+    uint64_t heard = tw_monotonic_ns();
+    while (more && rc == 0 && !(*interrupted = tw_interrupted())) {
+        char chunk[4096];
+        struct pollfd p = {fd[0], POLLIN, 0};
+        int ready = poll(&p, 1, 200);
+        ssize_t n = ready > 0 ? read(fd[0], chunk, sizeof chunk) : -1;
+        if (ready > 0 && n == 0) {
+            more = false;
+        } else if (n > 0) {
+            heard = tw_monotonic_ns();
+            rc = tw_buf_append(&b, chunk, (size_t)n) != 0 ? twin_error_set(err, TWIN_ENOMEM, "out of memory") : hand_out(&b, on_line, user, err);
+            if (rc == 0 && b.len > CAP)
+                rc = twin_error_set(err, TWIN_ELIMIT, "%s printed a line of more than %d bytes", argv[0], CAP);
+        } else if (ready < 0 && errno != EINTR) {
+            rc = twin_error_system(err, "cannot read from %s", argv[0]);
+        } else if ((double)(tw_monotonic_ns() - heard) / 1e9 > silence_s) {
+            rc = twin_error_set(err, TWIN_ELIMIT, "%s said nothing for %.0f s", argv[0], silence_s);
+        }
+    }
+    if (started) {
+        if (more)
+            kill(-pid, SIGKILL);
+        while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    close(fd[0]);
+    tw_buf_free(&b);
+    return rc;
+}
+
+/* ---- which program */
+
+bool tw_in_path(const char *program)
+{
+    const char *path = getenv("PATH");
+    while (path && *path) {
+        size_t n = strcspn(path, ":");
+        char *file = tw_printf("%.*s/%s", (int)n, path, program);
+        bool hit = file && access(file, X_OK) == 0;
+        tw_free(file);
+        if (hit)
+            return true;
+        path += n + (path[n] == ':');
+    }
+    return false;
+}
+
+char *tw_find_python(const char *given)
+{
+    return tw_strdup(given ? given : tw_in_path("python3") ? "python3" : "python");
 }

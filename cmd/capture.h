@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_CMD_CAPTURE_H
 #define TW_CMD_CAPTURE_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <twin/error.h>
 
@@ -10,5 +11,18 @@
  * TWIN_ENOENT: not found; TWIN_ELIMIT: still running after timeout_s (killed) or printed too much; TWIN_EIO; TWIN_ENOMEM.
  */
 int tw_capture(char *const *argv, double timeout_s, char **out, int *status, struct twin_error *err);
+
+/*
+ * The same for a longer program that prints line by line: each line (at most 1 MiB, its end taken off) goes to on_line as soon as
+ * it is there; non-zero from it ends the program, and is the result. TWIN_ELIMIT also when no line came for silence_s. Ctrl-C or
+ * SIGTERM to twinrun (tw_interrupt_hold) ends the program and gives 0 with *interrupted set.
+ */
+int tw_capture_lines(char *const *argv, double silence_s, int (*on_line)(void *user, char *line, struct twin_error *err), void *user,
+                     bool *interrupted, int *status, struct twin_error *err);
+
+/* Is there such a program in PATH? */
+bool tw_in_path(const char *program);
+/* The interpreter that --python named, or else python3 or python of PATH. malloc'ed; NULL when out of memory. */
+char *tw_find_python(const char *given);
 
 #endif

@@ -147,24 +147,9 @@ static void check_layout(struct report *r)
     say_check(r, OK, "ptrace", "not needed");
 }
 
-static bool in_path(const char *program)
-{
-    const char *path = getenv("PATH");
-    while (path && *path) {
-        size_t n = strcspn(path, ":");
-        char *file = tw_printf("%.*s/%s", (int)n, path, program);
-        bool hit = file && access(file, X_OK) == 0;
-        tw_free(file);
-        if (hit)
-            return true;
-        path += n + (path[n] == ':');
-    }
-    return false;
-}
-
 static void check_machines(struct report *r)
 {
-    if (in_path("mpirun") || in_path("mpiexec"))
+    if (tw_in_path("mpirun") || tw_in_path("mpiexec"))
         say_check(r, LIMITED, "mpi",
                   "mpirun found: each local rank is recorded; message order is not, and remote ranks need "
                   "the TWINRUN_ variables passed on (-x)");
@@ -249,11 +234,6 @@ static void check_torch(struct report *r, const json_t *d)
     tw_free(list);
 }
 
-static char *find_python(const char *given)
-{
-    return tw_strdup(given ? given : in_path("python3") ? "python3" : "python");
-}
-
 /* The proof is a run: does the agent speak from inside this interpreter? */
 static void check_arming(struct report *r, const char *python)
 {
@@ -283,7 +263,7 @@ static void check_arming(struct report *r, const char *python)
 
 static void check_python(struct report *r, const char *given)
 {
-    char *python = find_python(given), *out = NULL;
+    char *python = tw_find_python(given), *out = NULL;
     char *argv[] = {python, (char *)"-c", (char *)probe_script, NULL};
     struct twin_error err = TWIN_ERROR_INIT;
     int status = 0;

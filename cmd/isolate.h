@@ -90,9 +90,9 @@ const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c); /* wh
 bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q); /* A or B as they are */
 /* Is it known that B's steps are A's, so that a run can be compared while it goes on? */
 bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
-/* Takes from a run what the report will say. reference, v: NULL when it was not compared. */
-void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *r,
-                           const struct twin_verdict *v);
+/* Takes from a run what later ones and the report need. v: NULL when it was not compared. */
+void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v);
+void tw_isolate_arms_look_back(struct tw_isolate *c); /* once, before the report: takes from the log what its notes say */
 void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r); /* what differs, and the fix */
 /* malloc'ed texts: the options that give the job; the next command, or ""; notes 0 to TW_ISOLATE_ARMS_NOTES - 1, NULL: none. */
 enum { TW_ISOLATE_ARMS_NOTES = 16 };

@@ -23,7 +23,7 @@ struct tw_isolate_arms {
     char *command;                      /* of the run that goes on */
     bool b_fails;
     char *fails;                        /* a mixed command that does not end well */
-    char **versions; size_t version_count; bool versions_read; /* libraries that differ between A and B as they ran */
+    char **versions; size_t version_count; /* of libraries that differ between A and B as they ran */
     bool aligned;                       /* B was seen to begin where A does: a run may be ended when it has parted */
 };
 
@@ -192,23 +192,37 @@ static void compare_versions(struct tw_isolate_arms *x, const struct twin_run *a
     }
 }
 
-void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *r,
-                           const struct twin_verdict *v)
+void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v)
 {
     struct tw_isolate_arms *x = c->arms;
     struct twin_search_set set = as_in_b(c, q);
-    size_t n = size(c, &set);
     if (!x->effect && x->held.count && twin_world_effects(&x->held, r, &x->effect, NULL) != 0)
         x->effect = NULL;
-    if (n > 0 && n < c->count && tw_run_failed(r) && !x->fails)
-        x->fails = tw_strdup(x->command);
-    x->b_fails |= n == c->count && tw_run_failed(r);
-    if (n == c->count && reference && !x->versions_read) {
-        x->versions_read = true;
-        compare_versions(x, reference, r);
-    }
-    if (n == c->count && v)
+    if (v && size(c, &set) == c->count)
         x->aligned = v->shift == 0;
+}
+
+void tw_isolate_arms_look_back(struct tw_isolate *c)
+{
+    struct tw_isolate_arms *x = c->arms;
+    uint64_t a = 0, b = 0;
+    for (size_t i = 0; i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
+        struct twin_search_set as_b = {{0}};
+        for (size_t k = 0; m && k < c->count; k++)
+            as_b.word[k / 64] |= (uint64_t)!twin_search_has(&m->pinned, k) << k % 64;
+        size_t n = size(c, &as_b);
+        bool well = e->result.status == TWIN_ENDED_WELL;
+        a = !a && e->purpose == TWIN_FOR_REFERENCE && well ? e->result.handle : a;
+        b = !b && e->purpose == TWIN_FOR_BASELINE && well ? e->result.handle : b;
+        x->b_fails |= e->purpose == TWIN_FOR_BASELINE && !well;
+        if (n > 0 && n < c->count && !well && !x->fails)
+            x->fails = twin_arms_mix(x->pair, &as_b);
+    }
+    const struct twin_run *of_a = a ? tw_isolate_find(c, a) : NULL, *of_b = b ? tw_isolate_find(c, b) : NULL;
+    if (of_a && of_b)
+        compare_versions(x, of_a, of_b);
 }
 
 /* ---- the report */

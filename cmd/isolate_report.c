@@ -120,8 +120,8 @@ static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *f
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_search_cause *x = &r->cause[i];
         const struct twin_factor *f = c->factor[x->candidate];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
-                                              "fix", f->fix, "necessary", arm(&x->necessary), "sufficient", arm(&x->sufficient), "p_value",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
+                                              "fix", f->fix, "necessary", arm(&x->necessary), "failed", (json_int_t)x->failed, "sufficient", arm(&x->sufficient), "p_value",
                                               tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted), "cost_ratio",
                                               tw_json_number(found->cause[i].cost.ratio), "cost", cost_json(&found->cause[i].cost), "alternatives", ids(c, &x->alternatives)));
     }

@@ -295,6 +295,8 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
         .baseline = r->baseline, .baseline_parted = r->parted, .rate_low = r->rate_low, .rate_high = r->rate_high, .bound = r->bound,
         .runs = r->runs, .seconds = r->seconds, .arms = r->arms,
     };
+    if (c->arms)
+        tw_isolate_arms_look_back(c);
     causes(o, c, r);
     contrasts(o, c, r);
     runs(o, c);

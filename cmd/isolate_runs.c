@@ -175,7 +175,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
         out->agrees = agreeing(c, world_digest(c, q), r);
     note_unseen(c, v);
     if (c->arms)
-        tw_isolate_arms_learn(c, q, reference, r, v);
+        tw_isolate_arms_learn(c, q, r, v);
     bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : q->purpose == TWIN_FOR_BASELINE);
     if (wanted)
         c->first = v;
@@ -291,7 +291,7 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
         if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !watch.stopped_parted && out->status == TWIN_ENDED_WELL)
             c->natural_s = fmax(c->natural_s, r->wall_s);
         if (c->arms)
-            tw_isolate_arms_learn(c, q, NULL, r, NULL);
+            tw_isolate_arms_learn(c, q, r, NULL);
         else
             learn_effects(c, &w, r);
         if (reference && out->status == TWIN_ENDED_WELL)

@@ -43,10 +43,15 @@ void tw_progress_show(const char *title, const struct twin_progress *p, double e
     if (expected_s > p->elapsed_s)
         snprintf(line + n, sizeof line - (size_t)n, "  about %s left in this run",
                  tw_human_seconds(expected_s - p->elapsed_s, left));
-    size_t room = terminal_columns() - 1; /* a wrapped line could not be taken back */
-    if (strlen(line) > room)
-        line[room] = '\0';
-    fprintf(stderr, "\r\033[K%s", line);
+    tw_progress_line(line);
+}
+
+void tw_progress_line(const char *text)
+{
+    if (!enabled)
+        return;
+    int room = (int)terminal_columns() - 1; /* a wrapped line could not be taken back */
+    fprintf(stderr, "\r\033[K%.*s", room, text);
     fflush(stderr);
     visible = true;
 }

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <twin/trace.h>
 
-enum { ATTEMPTS = 3, BASE_ENV = 512 };
+enum { ATTEMPTS = 3 };
 #define KEEP_BYTES "67108864" /* of values per process: enough for one operation of a large model, small for a disk */
 
 static bool uses_torch(const struct twin_run *r)
@@ -71,18 +71,21 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
 {
     struct tw_watch watch = {.title = title, .deadline_ns = z->deadline_ns};
     struct twin_launch_options o = *base;
-    char *suspect = op ? tw_printf("TWINRUN_ZOOM_OP=%s", op) : NULL;
-    char *env[BASE_ENV + 3], text[32];
-    size_t n = 0;
-    if (op && !suspect)
+    size_t own = 0;
+    while (base->env && base->env[own])
+        own++;
+    char *suspect = op ? tw_printf("TWINRUN_ZOOM_OP=%s", op) : NULL, **env = tw_calloc(own + 3, sizeof *env), text[32];
+    if ((op && !suspect) || !env) {
+        tw_free(suspect);
+        tw_free(env);
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    for (; base->env && base->env[n] && n < BASE_ENV; n++)
-        env[n] = base->env[n];
-    if (op) {
-        env[n++] = suspect;
-        env[n++] = (char *)"TWINRUN_ZOOM_KEEP=" KEEP_BYTES;
     }
-    env[n] = NULL;
+    for (size_t i = 0; i < own; i++)
+        env[i] = base->env[i];
+    if (op) {
+        env[own] = suspect;
+        env[own + 1] = (char *)"TWINRUN_ZOOM_KEEP=" KEEP_BYTES;
+    }
     o.env = env;
     o.level = TWIN_LEVEL_OPS;
     o.window_first = step ? step - 1 : 0;
@@ -94,6 +97,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     int rc = twin_launch(&o, out, err);
     tw_progress_clear();
     tw_free(suspect);
+    tw_free(env);
     if (rc != 0)
         return rc;
     z->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED || watch.stopped_time;

@@ -151,6 +151,7 @@ struct twin_search_cause {
     struct twin_search_arm sufficient;   /* the set pinned, all else natural */
     double p_fisher;                     /* one-sided */
     double p;                            /* of the test that decides; Fisher's, or Barnard's where all planned runs parted in a row */
+    uint64_t failed;                     /* of `necessary`, those parted that did not end well, where the natural runs do; else 0 */
     double p_adjusted;                   /* for all sets tested in the natural world (alpha spent by turns) and the members (Holm) */
 };
 

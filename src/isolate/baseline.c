@@ -96,6 +96,7 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
         }
         arm->steps += r->steps;
         arm->disagreeing += r->parted && r->disagrees;
+        arm->failed += r->parted && r->status != TWIN_ENDED_WELL;
         if (!natural(arm))
             continue;
         s->natural_failed |= r->status != TWIN_ENDED_WELL;

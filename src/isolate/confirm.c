@@ -174,6 +174,7 @@ static int conclude(struct tw_search *s, const struct twin_search_set *set, stru
         cause[m].candidate = i;
         cause[m].sufficient = counts(s, &s->arm[pinned]);
         cause[m].necessary = counts(s, &s->arm[free[m]]);
+        cause[m].failed = s->arm[0].failed ? 0 : s->arm[free[m]].failed;
         struct twin_search_arm f = cause[m].necessary;
         cause[m].p_fisher = twin_stats_fisher(f.parted, f.trials - f.parted, 0, cause[m].sufficient.trials, TWIN_GREATER);
         p[m] = cause[m].p = p_of(s, f, cause[m].sufficient.trials);

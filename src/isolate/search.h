@@ -15,6 +15,7 @@ struct tw_arm {
     uint64_t compared, parted, steps;  /* parted: from the modal class, so that an odd reference does not look like a high rate */
     struct { uint64_t first, runs; } class[TW_CLASSES]; size_t classes; /* the reference's own comes first */
     uint64_t disagreeing;              /* of those parted */
+    uint64_t failed;                   /* of those parted: ended badly, or stood still */
     bool fails;                        /* the job never ends well in this world */
 };
 struct tw_reference { struct twin_search_set freed; uint64_t handle; };

@@ -174,6 +174,9 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r, con
                       r->arms ? "B" : "free", (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials, unit,
                       r->arms ? "as in A" : "pinned", (unsigned long long)c->sufficient.parted, (unsigned long long)c->sufficient.trials, c->p,
                       c->p_adjusted);
+        if (r->arms && c->failed)
+            tw_buf_printf(b, "          without the other causes the command fails with it, %llu of %llu times: what it does by itself is not known\n",
+                          (unsigned long long)c->failed, (unsigned long long)c->necessary.trials);
         if (tw_set_count(&c->alternatives) == 0)
             continue;
         tw_buf_puts(b, r->arms ? "          needs, and may be set back instead: " : "          in the pinned world this did the same: ");

@@ -7,11 +7,13 @@
  *   --die-at S         abort at step S                     --die-run R     ... in run R only
  *   --from S           resume at step S from `weights`     --save-at S     write `weights` after S steps
  *   --print BYTES      print that many bytes               --no-steps      never end a step
+ *   --noise-at S       from step S on gradients are another in every run
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <twin/twin.h>
 
@@ -19,20 +21,21 @@ enum { N = 64 };
 #define NEVER (-1L)
 
 struct plan {
-    long steps, sleep_ms, part_at, die_at, die_run, from, save_at, print;
+    long steps, sleep_ms, part_at, die_at, die_run, from, save_at, print, noise_at;
     const char *runs_file;
     bool no_steps;
 };
 
 static struct plan read_plan(int argc, char **argv)
 {
-    struct plan p = {.steps = 20, .part_at = NEVER, .die_at = NEVER, .from = 0, .save_at = NEVER};
+    struct plan p = {.steps = 20, .part_at = NEVER, .die_at = NEVER, .from = 0, .save_at = NEVER, .noise_at = NEVER};
     struct {
         const char *name;
         long *value;
     } longs[] = {
         {"--steps", &p.steps},     {"--sleep-ms", &p.sleep_ms}, {"--part-at", &p.part_at}, {"--die-at", &p.die_at},
         {"--die-run", &p.die_run}, {"--from", &p.from},         {"--save-at", &p.save_at}, {"--print", &p.print},
+        {"--noise-at", &p.noise_at},
     };
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--no-steps") == 0)
@@ -90,7 +93,7 @@ static void save(const float *w)
 }
 
 /* One step of descent on |w - x|^2 for the batch x of this step. */
-static float train(float *w, long step, bool disturbed)
+static float train(float *w, long step, float disturbance)
 {
     float x[N], gradient[N], loss = 0;
     for (int i = 0; i < N; i++)
@@ -100,8 +103,7 @@ static float train(float *w, long step, bool disturbed)
         gradient[i] = 2 * (w[i] - x[i]);
         loss += (w[i] - x[i]) * (w[i] - x[i]);
     }
-    if (disturbed)
-        gradient[7] *= 1.0000002f;
+    gradient[7] *= disturbance;
     twin_record("loss:loss", TWIN_F32, 0, NULL, NULL, &loss, 0);
     twin_record("gradient:w", TWIN_F32, 1, (int64_t[]){N}, NULL, gradient, 0);
     for (int i = 0; i < N; i++)
@@ -110,11 +112,20 @@ static float train(float *w, long step, bool disturbed)
     return loss;
 }
 
+/* A number from 1 on, another in every run. */
+static float draw(void)
+{
+    unsigned short bits = 0;
+    if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
+        exit(6);
+    return 1 + (float)bits / 131072;
+}
+
 int main(int argc, char **argv)
 {
     struct plan p = read_plan(argc, argv);
     long run = count_run(p.runs_file);
-    float w[N] = {0}, loss = 0;
+    float w[N] = {0}, loss = 0, noise = draw();
     if (p.from > 0)
         load(w);
     twin_record("init:w", TWIN_F32, 1, (int64_t[]){N}, NULL, w, 0);
@@ -125,7 +136,10 @@ int main(int argc, char **argv)
             twin_close();
             abort();
         }
-        loss = train(w, step, p.part_at != NEVER && step >= p.part_at && run > 1);
+        float disturbance = p.part_at != NEVER && step >= p.part_at && run > 1 ? 1.0000002f : 1;
+        if (p.noise_at != NEVER && step >= p.noise_at)
+            disturbance = noise;
+        loss = train(w, step, disturbance);
         if (!p.no_steps)
             twin_step();
         if (p.save_at == step + 1)

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does the divergence stay in a setting? Runs of it, each compared with the first, until the rule gives an answer. */
+#include "shrink.h"
+
+#include "interrupt.h"
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+#include "watch.h"
+#include "zoom.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A smaller job is no slower; one that takes this much longer than the whole one stands still. */
+enum { SLOWER = 3, AT_LEAST_S = 60 };
+
+void tw_shrink_evidence_free(struct tw_shrink_evidence *e)
+{
+    for (size_t i = 0; i < TW_WAYS_MAX; i++)
+        twin_verdict_free(e->verdict[i]);
+    tw_free(e->other);
+    tw_free(e->unseen);
+    *e = (struct tw_shrink_evidence){0};
+}
+
+static bool same(const struct twin_finding *a, const struct twin_finding *b)
+{
+    if (strcmp(a->layer, b->layer) != 0)
+        return false;
+    if (*a->op && *b->op)
+        return strcmp(a->op, b->op) == 0;
+    return a->phase == b->phase && a->kind == b->kind;
+}
+
+bool tw_shrink_known(const struct tw_shrink *c, const struct twin_finding *f)
+{
+    bool known = false;
+    for (size_t i = 0; i < TW_WAYS_MAX && c->baseline.verdict[i]; i++)
+        known |= same(c->baseline.verdict[i]->first, f);
+    return known;
+}
+
+/* ---- one run */
+
+static struct twin_launch_options launch_options(const struct tw_shrink *c, const struct tw_shrink_setting *s, const struct tw_shrink_command *m,
+                                                 const char *label)
+{
+    return (struct twin_launch_options){
+        .argv = m->argv,
+        .env = m->env,
+        .home = c->home,
+        .label = label,
+        .level = c->args.level,
+        .agents = true,
+        .max_steps = (uint32_t)s->steps,
+        .window_last = UINT32_MAX,
+        .fresh_dir = c->args.fresh_dir,
+        .stdin_spool = c->spool,
+        .on_tick = tw_watch_tick,
+    };
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return !a ? b : !b || a < b ? a : b;
+}
+
+/* NULL after an error. *stuck: it was ended because it stood still. */
+static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setting *s, const struct tw_shrink_command *m, const struct twin_run *reference,
+                               bool *stuck, struct twin_error *err)
+{
+    char title[32];
+    struct twin_run *r = NULL;
+    uint64_t halt = c->natural_s > 0 ? tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9) : 0;
+    snprintf(title, sizeof title, "run %llu", (unsigned long long)c->runs_used + 1);
+    struct tw_watch watch = {.title = title, .reference = reference, .deadline_ns = sooner(c->deadline_ns, halt)};
+    watch.how.ignore = c->args.ignore.items;
+    watch.how.ignore_count = c->args.ignore.count;
+    if (reference)
+        watch.expected_s = reference->wall_s;
+    struct twin_launch_options o = launch_options(c, s, m, "shrink");
+    o.user = &watch;
+    int rc = twin_launch(&o, &r, err);
+    tw_progress_clear();
+    if (rc != 0)
+        return NULL;
+    c->runs_used++;
+    c->interrupted |= r->outcome == TWIN_RUN_INTERRUPTED;
+    *stuck = watch.stopped_time;
+    if (watch.stopped_time && c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns)
+        c->out_of_budget = true;
+    return r;
+}
+
+/* ---- one comparison */
+
+static void note_other(struct tw_shrink_evidence *e, const struct twin_finding *f)
+{
+    char *what = e->other ? NULL : tw_shrink_finding(f, false);
+    if (what)
+        e->other = tw_printf("parts elsewhere: %s", what);
+    tw_free(what);
+}
+
+/* Keeps the verdict when it is among the first. */
+static void count_parted(struct tw_shrink *c, struct tw_shrink_evidence *e, const struct twin_run *reference, struct twin_verdict **v)
+{
+    const char *why;
+    uint32_t step = (*v)->first->step_a;
+    e->first_step = e->parted && e->first_step < step ? e->first_step : step;
+    e->last_step = e->parted && e->last_step > step ? e->last_step : step;
+    c->earliest_step = e == &c->baseline || e->first_step < c->earliest_step ? e->first_step : c->earliest_step;
+    if (!e->parted)
+        e->can_zoom = tw_zoom_is_useful(*v, reference, &why);
+    if (e->parted < TW_WAYS_MAX) {
+        e->verdict[e->parted] = *v;
+        *v = NULL;
+    }
+    e->parted++;
+}
+
+static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const struct twin_run *a, const struct twin_run *b, struct tw_shrink_evidence *e,
+                   struct twin_error *err)
+{
+    const struct twin_run *pair[2] = {a, b};
+    struct twin_compare_options o = {
+        .steps_given = s->steps > 0,
+        .steps = (uint32_t)s->steps,
+        .ignore = c->args.ignore.items,
+        .ignore_count = c->args.ignore.count,
+    };
+    struct twin_verdict *v = NULL;
+    int rc = twin_compare(pair, 2, &o, &v, err);
+    if (rc != 0)
+        return rc;
+    e->trials++;
+    const struct twin_finding *f = v->outcome == TWIN_DIFFER ? v->first : NULL;
+    if (v->outcome == TWIN_INCONCLUSIVE && v->unseen_count && !e->unseen)
+        e->unseen = tw_strdup(v->unseen[0]);
+    if (f && e != &c->baseline && !tw_shrink_known(c, f))
+        note_other(e, f);
+    else if (f)
+        count_parted(c, e, a, &v);
+    twin_verdict_free(v);
+    return 0;
+}
+
+/* ---- the trial */
+
+static bool may_go_on(struct tw_shrink *c)
+{
+    c->interrupted |= tw_interrupted();
+    c->out_of_budget |= c->runs_used >= c->args.max_runs || (c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns);
+    return !c->interrupted && !c->out_of_budget;
+}
+
+/* Of the whole job, one that parts too seldom for the rule is of interest, too. */
+static bool decided(const struct tw_shrink_rule *rule, const struct tw_shrink_evidence *e, bool whole)
+{
+    uint64_t left = rule->trials - e->trials;
+    return e->parted >= rule->need || (whole ? left == 0 : e->parted + left < rule->need);
+}
+
+/* The first run of a setting: does the job work there at all? */
+static bool works(struct tw_shrink_evidence *e, const struct twin_run *r, bool stuck)
+{
+    char text[32];
+    struct tw_run_totals t;
+    if (!stuck && !tw_run_failed(r)) {
+        tw_run_totals(r, &t);
+        e->steps = t.steps;
+        e->seconds = r->wall_s;
+        return true;
+    }
+    e->other = stuck ? tw_strdup("the job stands still") : tw_printf("the job fails (%s)", tw_run_state(r, text));
+    return false;
+}
+
+int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s, struct tw_shrink_rule rule, struct tw_shrink_evidence *e,
+                    enum tw_shrink_answer *answer)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_shrink_command m;
+    struct twin_run *reference = NULL;
+    bool broken = false, whole = e == &c->baseline;
+    int rc = tw_shrink_command(c, s, &m);
+    if (rc != 0)
+        twin_error_set(&err, rc, "out of memory");
+    *e = (struct tw_shrink_evidence){0};
+    while (rc == 0 && !broken && (!reference || !decided(&rule, e, whole)) && may_go_on(c)) {
+        bool stuck;
+        struct twin_run *r = launch(c, s, &m, reference, &stuck, &err);
+        if (!r) {
+            rc = err.code;
+        } else if (c->interrupted || c->out_of_budget) {
+            twin_run_free(r);
+        } else if (!reference) {
+            reference = r;
+            broken = !works(e, r, stuck);
+            if (broken && whole)
+                tw_say("shrink: the job does not work as it is: %s%s%s", e->other ? e->other : "", *r->message ? ": " : "", r->message);
+        } else {
+            rc = compare(c, s, reference, r, e, &err);
+            twin_run_free(r);
+        }
+        if (whole && reference)
+            c->natural_s = fmax(c->natural_s, reference->wall_s);
+    }
+    *answer = broken ? TW_SHRINK_FAILS : e->parted >= rule.need ? TW_SHRINK_STAYS : reference && decided(&rule, e, whole) ? TW_SHRINK_GONE : TW_SHRINK_UNKNOWN;
+    twin_run_free(reference);
+    tw_shrink_command_free(&m);
+    return rc == 0 ? 0 : tw_trouble(&err, "shrink: cannot run the job");
+}
+
+/* ---- which operation */
+
+void tw_shrink_name_operation(struct tw_shrink *c, const struct tw_shrink_setting *s, struct tw_shrink_evidence *e)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_shrink_command m;
+    if (c->args.no_zoom || !e->can_zoom || *e->verdict[0]->first->op || !may_go_on(c) || tw_shrink_command(c, s, &m) != 0)
+        return;
+    struct twin_launch_options o = launch_options(c, s, &m, "zoom");
+    struct tw_zoom z = {.base_a = &o, .base_b = &o, .deadline_ns = c->deadline_ns, .quiet = true};
+    if (tw_zoom_run(e->verdict[0], &z, &err) != 0)
+        tw_trouble(&err, "shrink: the operation cannot be named");
+    c->runs_used += z.dir_count;
+    c->interrupted |= z.interrupted;
+    tw_zoom_free(&z);
+    tw_shrink_command_free(&m);
+}
