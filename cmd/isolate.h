@@ -21,7 +21,7 @@ struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html;
     uint64_t max_runs, max_time, steps;
     struct tw_strings ignore;
-    bool fresh_dir, json, quiet, resume;
+    bool fresh_dir, json, quiet, resume, text;
 };
 
 /* A run that the search has asked for, found again by its handle. */
@@ -53,6 +53,8 @@ struct tw_isolate {
     size_t run_count;
     struct tw_isolate_made *made;
     size_t made_count;
+    enum twin_level level;                /* operation level when the hooks of the usual one see nothing */
+    bool common_known;                    /* a whole pair of natural runs has said what it met */
     double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */

@@ -141,6 +141,20 @@ static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, co
     return twin_compare(pair, 2, &o, v, err);
 }
 
+/* A run that was cut where it parted has not said everything, and is no evidence against what the others said. */
+static void note_common(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, bool cut, struct twin_search_set *same)
+{
+    bool common[TWIN_SEARCH_FACTORS] = {false};
+    if (cut)
+        memset(common, true, sizeof common);
+    else
+        twin_factors_common(a, b, c->factor, c->count, common);
+    c->common_known |= !cut;
+    for (size_t i = 0; i < c->count; i++)
+        if (common[i])
+            same->word[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 /* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the usual class of runs from a rare one. */
 static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struct twin_run *r)
 {
@@ -148,7 +162,7 @@ static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struc
         struct twin_verdict *v = NULL;
         if (c->runs[i].world != world || compare_pair(c, c->runs[i].run, r, &v, NULL) != 0)
             continue;
-        bool differ = v->outcome == TWIN_DIFFER;
+        bool differ = v->outcome == TWIN_DIFFER || (c->args.text && v->unjudged);
         twin_verdict_free(v);
         if (!differ)
             return c->runs[i].handle;
@@ -157,22 +171,28 @@ static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struc
 }
 
 static int compare(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference,
-                   const struct twin_run *r, struct twin_search_result *out, struct twin_error *err)
+                   const struct twin_run *r, bool cut, struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_verdict *v = NULL;
     int rc = compare_pair(c, reference, r, &v, err);
     if (rc != 0)
         return rc;
     const struct twin_finding *f = v->first;
-    out->parted = v->outcome == TWIN_DIFFER;
+    out->blind = v->outcome == TWIN_INCONCLUSIVE && v->unjudged;
+    out->parted = v->outcome == TWIN_DIFFER || (out->blind && c->args.text);
     out->steps = v->steps_compared;
     if (out->parted && f) {
         out->layer = twin_search_layer(f->layer);
         out->step = f->step_a;
         out->steps = (uint64_t)f->step_a + 1;
+    } else if (out->parted) {
+        out->layer = twin_search_layer("artifact");
+        out->steps = 1;
     }
     if (out->parted && !c->arms)
         out->agrees = agreeing(c, world_digest(c, q), r);
+    if (q->purpose == TWIN_FOR_BASELINE)
+        note_common(c, reference, r, cut, &out->same);
     note_unseen(c, v);
     if (c->arms)
         tw_isolate_arms_learn(c, q, r, v);
@@ -221,7 +241,8 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, cha
     char title[64];
     title_of(c, q, title);
     *watch = (struct tw_watch){.title = title, .expected_s = c->natural_s};
-    if (q->may_cut && (!c->arms || tw_isolate_arms_may_cut(c)))
+    /* The first pair of natural runs goes on to the end: what neither met cannot be the cause. */
+    if (q->may_cut && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
         watch->reference = reference;
     watch->how.ignore = c->args.ignore.items;
     watch->how.ignore_count = c->args.ignore.count;
@@ -231,7 +252,7 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, cha
         .argv = argv,
         .home = c->home,
         .label = twin_search_purpose_name(q->purpose),
-        .level = TWIN_LEVEL_TENSORS,
+        .level = c->level,
         .agents = true,
         .max_steps = (uint32_t)c->args.steps,
         .window_last = UINT32_MAX,
@@ -273,6 +294,9 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
     struct tw_watch watch;
     const struct twin_run *reference = q->reference ? tw_isolate_find(c, q->reference) : NULL;
     *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1};
+    uint64_t began = tw_monotonic_ns();
+    if (reference)
+        c->level = reference->level;
     if (q->reference && !reference)
         return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
     char *mix[4], *const *argv = c->arms ? mix : c->argv;
@@ -282,11 +306,14 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
     if (rc == 0)
         rc = twin_world_plan(&w, argv, &p, err);
     if (rc == 0)
+        rc = twin_world_plan_apart(&p, &w, err);
+    if (rc == 0 && q->purpose == TWIN_FOR_BASELINE && !c->arms)
+        rc = twin_world_plan_watch(&p, err);
+    if (rc == 0)
         rc = launch(c, q, argv, &p, reference, &watch, &r, err);
     twin_world_plan_free(&p);
     if (rc == 0) {
         out->status = status_of(r, &watch);
-        out->seconds = r->wall_s;
         out->handle = handle_of(r);
         if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !watch.stopped_parted && out->status == TWIN_ENDED_WELL)
             c->natural_s = fmax(c->natural_s, r->wall_s);
@@ -295,7 +322,7 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
         else
             learn_effects(c, &w, r);
         if (reference && out->status == TWIN_ENDED_WELL)
-            rc = compare(c, q, reference, r, out, err);
+            rc = compare(c, q, reference, r, watch.stopped_parted, out, err);
         bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
         if (rc == 0 && badly && reference) {
             out->parted = true; /* its reference did end well */
@@ -311,6 +338,22 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
             twin_run_free(r);
     }
     tw_free(w.setting);
+    out->seconds = (double)(tw_monotonic_ns() - began) * 1e-9;
+    return rc;
+}
+
+/* The first run shows whether the usual level sees anything; if not, it is made once more at the level that does. */
+static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    int rc = one(c, q, out, err);
+    const struct twin_run *r = rc == 0 && !q->reference && c->level == TWIN_LEVEL_TENSORS && out->status == TWIN_ENDED_WELL && !tw_interrupted()
+                                   ? tw_isolate_find(c, out->handle) : NULL;
+    if (!r || q->purpose != TWIN_FOR_BASELINE || !tw_run_shows_no_input(r))
+        return rc;
+    c->level = TWIN_LEVEL_OPS;
+    double seconds = out->seconds;
+    rc = one(c, q, out, err);
+    out->seconds += seconds;
     return rc;
 }
 
@@ -332,7 +375,7 @@ int tw_isolate_run(void *user, const struct twin_search_request *request, size_t
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
         if (rc != 0 || c->interrupted)
             continue;
-        rc = request[i].purpose == TWIN_FOR_VOTE ? vote(c, &request[i], &out[i], err) : one(c, &request[i], &out[i], err);
+        rc = request[i].purpose == TWIN_FOR_VOTE ? vote(c, &request[i], &out[i], err) : one_at_the_right_level(c, &request[i], &out[i], err);
         c->interrupted |= tw_interrupted() || (rc == 0 && out[i].status == TWIN_NOT_ENDED);
     }
     return rc;

@@ -122,6 +122,7 @@ struct twin_verdict {
     struct twin_class *classes; size_t class_count;
     struct twin_gap_range *gaps; size_t gap_count;
     char **unseen; size_t unseen_count;    /* why not "same": what was not covered, by name */
+    bool unjudged;                         /* among these: text or files that do differ, neither as noise nor as numbers do */
     char **armed, **unarmed; size_t armed_count, unarmed_count;
     uint64_t lost_records;
     double overhead_ratio;                 /* largest over runs; NaN when not known */
