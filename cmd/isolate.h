@@ -70,6 +70,12 @@ const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
+/* ---- isolate_vote.c */
+/* v, of a natural pair: did replays show the operation disagreeing with itself? Zooms when v is c->first. */
+bool tw_isolate_disagrees(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference);
+int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const struct twin_search_request *q, struct twin_search_result *out,
+                    struct twin_error *err);
+
 /* ---- isolate_log.c. 0, or an error. */
 /* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the newest one for the same job and
  * candidates, whose log is read into c->log. */
