@@ -121,7 +121,7 @@ static int announce_size(const struct tw_check *c)
 
 /* ---- the series */
 
-static int keep(struct tw_check *c, struct twin_run *r)
+int tw_check_keep(struct tw_check *c, struct twin_run *r)
 {
     struct twin_run **grown = tw_reallocarray(c->runs, c->count + 1, sizeof *grown);
     if (!grown) {
@@ -176,7 +176,7 @@ static int one_run(struct tw_check *c, bool *parted)
         twin_run_free(r);
         return TW_EXIT_TROUBLE;
     }
-    rc = keep(c, r);
+    rc = tw_check_keep(c, r);
     if (rc < 0 && c->count > 1)
         rc = tw_check_compare(c);
     if (rc >= 0)

@@ -199,7 +199,9 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
     bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : q->purpose == TWIN_FOR_BASELINE);
     if (wanted)
         c->first = v;
-    else
+    if (out->parted && q->purpose == TWIN_FOR_BASELINE)
+        out->disagrees = tw_isolate_disagrees(c, v, reference);
+    if (!wanted)
         twin_verdict_free(v);
     return 0;
 }
@@ -355,6 +357,16 @@ static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search
     return rc;
 }
 
+static int vote(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    struct twin_world w;
+    int rc = world_of(c, q, &w);
+    if (rc == 0)
+        rc = tw_isolate_vote(c, &w, q, out, err);
+    tw_free(w.setting);
+    return rc;
+}
+
 int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n, struct twin_search_result *out, struct twin_error *err)
 {
     struct tw_isolate *c = user;
@@ -363,11 +375,7 @@ int tw_isolate_run(void *user, const struct twin_search_request *request, size_t
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
         if (rc != 0 || c->interrupted)
             continue;
-        if (request[i].purpose == TWIN_FOR_VOTE) { /* single operations cannot be sent to another core yet: no vote is no evidence */
-            out[i] = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = request[i].reference};
-            continue;
-        }
-        rc = one_at_the_right_level(c, &request[i], &out[i], err);
+        rc = request[i].purpose == TWIN_FOR_VOTE ? vote(c, &request[i], &out[i], err) : one_at_the_right_level(c, &request[i], &out[i], err);
         c->interrupted |= tw_interrupted() || (rc == 0 && out[i].status == TWIN_NOT_ENDED);
     }
     return rc;
