@@ -19,7 +19,7 @@
 
 struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html;
-    uint64_t max_runs, max_time, steps;
+    uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore;
     bool fresh_dir, json, quiet, resume;
 };
