@@ -30,6 +30,12 @@ static const struct tw_option options[] = {
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Arms",
      "step of A at which B begins (a resumed job); found by its weights unless given", FIELD(b_starts_at), 0,
      UINT32_MAX - 1},
+    {"transplant", 0, TW_OPT_STRING, "KIND", NULL, "Transplant",
+     "make every step of the later runs start as it did in a recorded one, and list all origins with their rates: data (batches), rng "
+     "(generator states) or step (both, weights, optimizer state)", FIELD(transplant)},
+    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Transplant", "only these steps; all unless given", FIELD(window)},
+    {"transplant-limit", 0, TW_OPT_BYTES, "BYTES", "4G", "Transplant", "record at most so much (65536, 500M, 4G)",
+     FIELD(transplant_limit)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
      "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
@@ -71,6 +77,7 @@ static const struct tw_pair examples[] = {
     {"twinrun check -- python train.py --epochs 1", "three runs, or fewer when they part earlier"},
     {"twinrun check --steps 50 --runs 10 -- torchrun --nproc-per-node=2 train.py", "ten short runs on two ranks"},
     {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'", "is a resumed job the same job?"},
+    {"twinrun check --transplant step --runs 5 -- python train.py", "every place where the job parts, and how often"},
     {"git bisect run twinrun check --bisect -q -- python train.py", "which commit broke it?"},
     {NULL, NULL},
 };
@@ -155,7 +162,7 @@ static int print_verdict(struct tw_check *c)
 
 static int check(struct tw_check *c)
 {
-    int rc = series_at_the_right_level(c);
+    int rc = c->args.transplant ? tw_check_transplant(c) : series_at_the_right_level(c);
     if (rc >= 0)
         return rc;
     if (!c->interrupted && !c->out_of_time && !c->trouble) {
@@ -201,6 +208,8 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);
     if (rc < 0)
         rc = choose_arms(&c, &job);
+    if (rc < 0)
+        rc = tw_check_transplant_options(&c.args, c.arms);
     if (rc < 0) {
         tw_interrupt_hold();
         tw_progress_setup(c.args.quiet || c.args.show_output);
@@ -232,6 +241,9 @@ const struct tw_command tw_command_check = {
     "and "
     "four workers, two environments. Each is run by sh -c. When they differ, A is run once more, to tell whether A "
     "repeats itself.\n\n"
+    "With --transplant the first run is as usual and shows how much is to be kept, the second one is recorded, and each step of the others "
+    "starts with its values: one divergence does not hide the next. Every origin is listed with its rate; a boundary whose "
+    "transplant stops the divergence carries it. For PyTorch jobs.\n\n"
     "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at every step of every "
     "run. "
     "What the job prints is stored in the run folders below the home; they stay until twinrun gc deletes them.",

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_isolate_args, f)
-#define CANDIDATES "all,-affinity"
 
 static const struct tw_option options[] = {
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
@@ -31,12 +30,13 @@ static const struct tw_option options[] = {
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
      FIELD(resume)},
     {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Factors",
-     "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out; " CANDIDATES " unless given (one core hides a race). "
-     "With --a and --b: what every run holds still; nothing unless given",
+      "the candidates: all (unless given), ids from `twinrun factors`, or all,-ID to leave one out. "
+      "With --a and --b: what every run holds still; nothing unless given",
      FIELD(pin)},
     {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)", FIELD(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+    {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "take text and files that differ for a divergence, too: names, paths, orders of words", FIELD(text)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
@@ -73,7 +73,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     struct twin_world all = {0};
     int rc = twin_factors_load(c->args.factor_file, &c->factors, err);
     if (rc == 0)
-        rc = twin_world_parse(&c->factors, c->args.pin ? c->args.pin : CANDIDATES, &all, NULL, err);
+        rc = twin_world_parse(&c->factors, c->args.pin ? c->args.pin : "all", &all, NULL, err);
     if (rc != 0)
         return rc;
     c->factor = tw_calloc(all.count + 1, sizeof *c->factor);
@@ -85,7 +85,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
         /* Every pin is only freed: a value that natural runs never took would try innocents, too. */
-        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true};
+        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true, .last_resort = strcmp(f->id, "affinity") == 0};
     }
     twin_world_free(&all);
     return rc;
@@ -177,7 +177,7 @@ static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands
 
 static int run(int argc, char **argv)
 {
-    struct tw_isolate c = {.log_fd = -1};
+    struct tw_isolate c = {.log_fd = -1, .level = TWIN_LEVEL_TENSORS};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
     if (rc < 0)

@@ -21,7 +21,7 @@ struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html;
     uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore;
-    bool fresh_dir, json, quiet, resume;
+    bool fresh_dir, json, quiet, resume, text;
 };
 
 /* A run that the search has asked for, found again by its handle. */
@@ -53,6 +53,8 @@ struct tw_isolate {
     size_t run_count;
     struct tw_isolate_made *made;
     size_t made_count;
+    enum twin_level level;                /* operation level when the hooks of the usual one see nothing */
+    bool common_known;                    /* a whole pair of natural runs has said what it met */
     double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
@@ -67,6 +69,12 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle);
 const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number);
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
+
+/* ---- isolate_vote.c */
+/* v, of a natural pair: did replays show the operation disagreeing with itself? Zooms when v is c->first. */
+bool tw_isolate_disagrees(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference);
+int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const struct twin_search_request *q, struct twin_search_result *out,
+                    struct twin_error *err);
 
 /* ---- isolate_log.c. 0, or an error. */
 /* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the newest one for the same job and

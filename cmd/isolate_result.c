@@ -247,6 +247,7 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     case TWIN_SEARCH_UNSTEADY: tw_buf_puts(&b, "A does not repeat itself: whatever is changed would seem to be to blame"); break;
     case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(&b, "The search was interrupted: no verdict yet"); break;
     case TWIN_SEARCH_JOB_FAILS: tw_buf_puts(&b, c->arms ? "A fails: nothing can be compared with it" : "The job fails in every natural run"); break;
+    case TWIN_SEARCH_UNSEEN: tw_buf_puts(&b, "The runs differ in text or files only, which may be harmless; --text takes that for a divergence"); break;
     }
     return tw_buf_steal(&b);
 }
@@ -264,6 +265,8 @@ static char *next(const struct tw_isolate *c, const struct twin_search_report *r
         tw_buf_printf(&b, "twinrun isolate --resume -- %s", job);
     } else if (r->outcome == TWIN_SEARCH_NOT_ENOUGH && r->need) {
         tw_buf_printf(&b, "twinrun isolate --resume --max-runs %u -- %s", r->need, job);
+    } else if (r->outcome == TWIN_SEARCH_UNSEEN) {
+        tw_buf_printf(&b, "twinrun isolate --text -- %s", job);
     } else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE) {
         tw_buf_printf(&b, "twinrun check --all --runs 10 -- %s", job);
     }

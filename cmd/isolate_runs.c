@@ -142,6 +142,20 @@ static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, co
     return twin_compare(pair, 2, &o, v, err);
 }
 
+/* A run that was cut where it parted has not said everything, and is no evidence against what the others said. */
+static void note_common(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, bool cut, struct twin_search_set *same)
+{
+    bool common[TWIN_SEARCH_FACTORS] = {false};
+    if (cut)
+        memset(common, true, sizeof common);
+    else
+        twin_factors_common(a, b, c->factor, c->count, common);
+    c->common_known |= !cut;
+    for (size_t i = 0; i < c->count; i++)
+        if (common[i])
+            same->word[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 /* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the usual class of runs from a rare one. */
 static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struct twin_run *r)
 {
@@ -149,7 +163,7 @@ static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struc
         struct twin_verdict *v = NULL;
         if (c->runs[i].world != world || compare_pair(c, c->runs[i].run, r, &v, NULL) != 0)
             continue;
-        bool differ = v->outcome == TWIN_DIFFER;
+        bool differ = v->outcome == TWIN_DIFFER || (c->args.text && v->unjudged);
         twin_verdict_free(v);
         if (!differ)
             return c->runs[i].handle;
@@ -158,29 +172,37 @@ static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struc
 }
 
 static int compare(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference,
-                   const struct twin_run *r, struct twin_search_result *out, struct twin_error *err)
+                   const struct twin_run *r, bool cut, struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_verdict *v = NULL;
     int rc = compare_pair(c, reference, r, &v, err);
     if (rc != 0)
         return rc;
     const struct twin_finding *f = v->first;
-    out->parted = v->outcome == TWIN_DIFFER;
+    out->blind = v->outcome == TWIN_INCONCLUSIVE && v->unjudged;
+    out->parted = v->outcome == TWIN_DIFFER || (out->blind && c->args.text);
     out->steps = v->steps_compared;
     if (out->parted && f) {
         out->layer = twin_search_layer(f->layer);
         out->step = f->step_a;
         out->steps = (uint64_t)f->step_a + 1;
+    } else if (out->parted) {
+        out->layer = twin_search_layer("artifact");
+        out->steps = 1;
     }
     if (out->parted && !c->arms)
         out->agrees = agreeing(c, world_digest(c, q), r);
+    if (q->purpose == TWIN_FOR_BASELINE)
+        note_common(c, reference, r, cut, &out->same);
     note_unseen(c, v);
     if (c->arms)
         tw_isolate_arms_learn(c, q, r, v);
     bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : q->purpose == TWIN_FOR_BASELINE);
     if (wanted)
         c->first = v;
-    else
+    if (out->parted && q->purpose == TWIN_FOR_BASELINE)
+        out->disagrees = tw_isolate_disagrees(c, v, reference);
+    if (!wanted)
         twin_verdict_free(v);
     return 0;
 }
@@ -225,7 +247,8 @@ struct making {
 static struct tw_watch watch_for(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, size_t at_once)
 {
     struct tw_watch w = {.expected_s = c->natural_s};
-    if (q->may_cut && (!c->arms || tw_isolate_arms_may_cut(c)))
+    /* The first pair of natural runs goes on to the end: what neither met cannot be the cause. */
+    if (q->may_cut && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
         w.reference = reference;
     w.how.ignore = c->args.ignore.items;
     w.how.ignore_count = c->args.ignore.count;
@@ -242,7 +265,7 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
     struct twin_launch_options o = {
         .home = c->home,
         .label = twin_search_purpose_name(q->purpose),
-        .level = TWIN_LEVEL_TENSORS,
+        .level = c->level,
         .agents = true,
         .max_steps = (uint32_t)c->args.steps,
         .window_last = UINT32_MAX,
@@ -254,6 +277,10 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
     int rc = c->arms ? tw_isolate_arms_command(c, q, mix, err) : 0;
     if (rc == 0)
         rc = twin_world_plan(&m->world, argv, &p, err);
+    if (rc == 0)
+        rc = twin_world_plan_apart(&p, &m->world, err);
+    if (rc == 0 && q->purpose == TWIN_FOR_BASELINE && !c->arms)
+        rc = twin_world_plan_watch(&p, err);
     o.argv = argv;
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
@@ -288,6 +315,8 @@ static int make(struct tw_isolate *c, const struct twin_search_request *q, size_
     *m = (struct making){.reference = q->reference ? tw_isolate_find(c, q->reference) : NULL};
     if (q->reference && !m->reference)
         return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
+    if (m->reference)
+        c->level = m->reference->level;
     title_of(c, q, title);
     m->watch = watch_for(c, q, m->reference, at_once);
     m->watch.title = title;
@@ -305,7 +334,7 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
 {
     struct twin_run *r = m->run;
     int rc = 0;
-    *out = (struct twin_search_result){.status = status_of(r, &m->watch), .layer = -1, .seconds = r->wall_s, .handle = handle_of(r)};
+    *out = (struct twin_search_result){.status = status_of(r, &m->watch), .layer = -1, .handle = handle_of(r)};
     if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !m->watch.stopped_parted && out->status == TWIN_ENDED_WELL)
         c->natural_s = fmax(c->natural_s, r->wall_s);
     if (c->arms)
@@ -313,7 +342,7 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
     else
         learn_effects(c, &m->world, r);
     if (m->reference && out->status == TWIN_ENDED_WELL)
-        rc = compare(c, q, m->reference, r, out, err);
+        rc = compare(c, q, m->reference, r, m->watch.stopped_parted, out, err);
     bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
     if (rc == 0 && badly && m->reference) {
         out->parted = true; /* its reference did end well */
@@ -339,11 +368,37 @@ static void unmake(struct making *m)
 static int one(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
 {
     struct making m;
+    uint64_t began = tw_monotonic_ns();
     int rc = make(c, q, 1, &m, NULL, err);
     if (rc == 0)
         rc = learn(c, q, &m, out, err);
-    c->interrupted |= tw_interrupted() || (rc == 0 && out->status == TWIN_NOT_ENDED);
     unmake(&m);
+    out->seconds = (double)(tw_monotonic_ns() - began) * 1e-9;
+    return rc;
+}
+
+/* The first run shows whether the usual level sees anything; if not, it is made once more at the level that does. */
+static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    int rc = one(c, q, out, err);
+    const struct twin_run *r = rc == 0 && !q->reference && c->level == TWIN_LEVEL_TENSORS && out->status == TWIN_ENDED_WELL && !tw_interrupted()
+                                   ? tw_isolate_find(c, out->handle) : NULL;
+    if (!r || q->purpose != TWIN_FOR_BASELINE || !tw_run_shows_no_input(r))
+        return rc;
+    c->level = TWIN_LEVEL_OPS;
+    double seconds = out->seconds;
+    rc = one(c, q, out, err);
+    out->seconds += seconds;
+    return rc;
+}
+
+static int vote(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    struct twin_world w;
+    int rc = world_of(c, q, &w);
+    if (rc == 0)
+        rc = tw_isolate_vote(c, &w, q, out, err);
+    tw_free(w.setting);
     return rc;
 }
 
@@ -371,11 +426,13 @@ static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, 
     return rc;
 }
 
+/* The runs of a batch count as long as the batch took: that is what they cost of --max-time. */
 static int several(struct tw_isolate *c, const struct twin_search_request *q, size_t n, struct twin_search_result *out, struct twin_error *err)
 {
     struct tw_workers w;
     char title[64];
     size_t begun = 0;
+    uint64_t began = tw_monotonic_ns();
     struct making *m = tw_calloc(n, sizeof *m);
     if (!m)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", n);
@@ -388,8 +445,10 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
         rc = learn_all(c, q, m, &w, out, err);
     }
     tw_workers_close(&w);
-    for (size_t i = 0; i < begun; i++)
+    for (size_t i = 0; i < begun; i++) {
         unmake(&m[i]);
+        out[i].seconds = (double)(tw_monotonic_ns() - began) * 1e-9;
+    }
     tw_free(m);
     return rc;
 }
@@ -401,9 +460,7 @@ int tw_isolate_run(void *user, const struct twin_search_request *request, size_t
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
     if (n > 1)
         return several(c, request, n, out, err);
-    if (request->purpose == TWIN_FOR_VOTE) { /* single operations cannot be sent to another core yet: no vote is no evidence */
-        *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = request->reference};
-        return 0;
-    }
-    return one(c, request, out, err);
+    int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err) : one_at_the_right_level(c, request, out, err);
+    c->interrupted |= tw_interrupted() || (rc == 0 && out->status == TWIN_NOT_ENDED);
+    return rc;
 }

@@ -215,6 +215,15 @@ static void show(const struct tw_workers *w, const char *title, double expected_
         tw_progress_show(title, &behind, expected_s, 0);
 }
 
+static void give_signals_back(struct tw_workers *w)
+{
+    if (w->signal_fd < 0)
+        return;
+    close(w->signal_fd);
+    w->signal_fd = -1;
+    sigprocmask(SIG_SETMASK, &w->mask, NULL);
+}
+
 void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s)
 {
     for (size_t left = w->count; left > 0;) {
@@ -235,6 +244,7 @@ void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s)
         show(w, title, expected_s);
     }
     tw_progress_clear();
+    give_signals_back(w);
 }
 
 void tw_workers_close(struct tw_workers *w)
@@ -250,8 +260,6 @@ void tw_workers_close(struct tw_workers *w)
         twin_run_free(w->worker[i].run);
     tw_free(w->worker);
     tw_free(w->poll);
-    if (w->signal_fd >= 0)
-        close(w->signal_fd);
-    sigprocmask(SIG_SETMASK, &w->mask, NULL);
+    give_signals_back(w);
     *w = (struct tw_workers){.signal_fd = -1};
 }

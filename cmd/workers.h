@@ -5,7 +5,7 @@
  * Several runs at the same time. A launch owns its process (it reads the signals, is the job's subreaper and buries whatever child
  * ends), so each one is made in a process of its own: a fork of this one, which launches and says where the run folder is.
  *
- * From open to close stop signals are held here. Those that the terminal sends reach every worker as well, others are passed on; a worker ends its
+ * From open until the wait is over stop signals are held here. Those that the terminal sends reach every worker as well, others are passed on; a worker ends its
  * job and comes back. A worker whose parent is gone ends its job, too.
  */
 #include "watch.h"
@@ -40,9 +40,9 @@ int tw_workers_open(struct tw_workers *w, size_t room, struct twin_error *err);
 /* Launches as twin_launch does, but comes back at once. o and what it points to may go then. on_tick is set here: it is tw_watch_tick
  * with a copy of *watch. */
 int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o, const struct tw_watch *watch, struct twin_error *err);
-/* Until all have ended. title and expected_s: of the progress line. */
+/* Until all have ended; then the signals are let through again. title and expected_s: of the progress line. */
 void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s);
-/* Ends what still runs, and gives the signals back. */
+/* Ends what still runs. */
 void tw_workers_close(struct tw_workers *w);
 
 #endif

@@ -11,6 +11,7 @@
 #define NOTES 5u
 #define BENIGN 3u
 #define UNSEEN 5u
+#define ORIGINS 6u
 
 struct page { struct tw_buf out; unsigned width; bool color; };
 
@@ -194,6 +195,38 @@ static void first(struct page *p, const struct twin_verdict *v)
     paragraph(p, "then", &b);
 }
 
+/* Every origin with its rate, over the steps that were made to start equal. */
+static void origins(struct page *p, const struct twin_transplant *t)
+{
+    struct tw_buf b = {0};
+    char n[32];
+    tw_buf_printf(&b, "%s step%s of %zu transplanted run%s (%s)", tw_human_count(t->steps, n), t->steps == 1 ? "" : "s", t->runs, t->runs == 1 ? "" : "s",
+                  twin_transplant_name(t->kind));
+    tw_buf_puts(&b, t->origin_count ? "; where they part that started equal:" : "; none parts that started equal");
+    paragraph(p, "origins", &b);
+    for (size_t i = 0; i < t->origin_count && i < ORIGINS; i++) {
+        const struct twin_origin *o = &t->origin[i];
+        const struct twin_finding *f = o->finding;
+        tw_buf_printf(&b, "%llu of %llu steps, %.3g%% (%.2g%% to %.2g%%)   %s: ", (unsigned long long)o->steps_differing, (unsigned long long)o->steps,
+                      100 * o->rate, 100 * o->low, 100 * o->high, f->layer);
+        tw_say_what(&b, f);
+        tw_buf_printf(&b, ", first in step %u", f->step_a);
+        if (f->rank > 0)
+            tw_buf_printf(&b, " of rank %d", f->rank);
+        if (f->text[0] && f->kind != TWIN_KIND_STATE) {
+            tw_buf_puts(&b, ", ");
+            tw_say_safe(&b, f->text, 80);
+        }
+        paragraph(p, "", &b);
+        if (f->op[0] || f->site[0])
+            source(p, f);
+    }
+    if (t->origin_count > ORIGINS) {
+        tw_buf_printf(&b, "and %zu more: --json lists all", t->origin_count - ORIGINS);
+        paragraph(p, "", &b);
+    }
+}
+
 static void list(struct page *p, const char *name, char *const *items, size_t count, size_t most)
 {
     struct tw_buf b = {0};
@@ -366,6 +399,8 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
         tw_buf_puts(&p.out, "\n");
         first(&p, v);
     }
+    if (v->transplant)
+        origins(&p, v->transplant);
     tw_say_safe(&b, v->nonfinite, 300);
     paragraph(&p, "nan", &b);
     if (v->differing > 0)
