@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "interrupt.h"
+#include "known.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -52,6 +53,7 @@ static const struct tw_option options[] = {
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation",
      FIELD(no_zoom)},
+    {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not look for known cases that look alike", FIELD(no_cases)},
     {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
      FIELD(bisect)},
     {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github)},
@@ -140,9 +142,20 @@ static int series_at_the_right_level(struct tw_check *c)
     return rc;
 }
 
+/* Does what parted look like a case whose cause is known? */
+static void look_up(const struct tw_check *c, struct tw_known *k)
+{
+    if (c->args.no_cases || c->v->outcome != TWIN_DIFFER || !c->v->first)
+        return;
+    bool resumed = c->arms && c->v->shift != 0;
+    struct twin_signature s = tw_known_signature(c->v->first, resumed ? "resumed" : c->arms ? "two" : "same");
+    tw_known_look_up(c->home, &s, k);
+}
+
 static int print_verdict(struct tw_check *c)
 {
     const char *why;
+    struct tw_known known = {.count = 0};
     char *command = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
     struct tw_verdict_output o = {
         .verb = "check",
@@ -151,11 +164,16 @@ static int print_verdict(struct tw_check *c)
         .json = c->args.json,
         .github = c->args.github,
         .can_zoom = !c->zoomed && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
+        .can_isolate = !c->arms && !c->interrupted && !c->shares_files,
+        .hint = known.hint,
     };
+    look_up(c, &known);
+    o.hint_count = known.count;
     c->printed = true;
     int rc = tw_verdict_print(c->v, (const struct twin_run *const *)c->runs, c->count, &o);
     if (c->v->outcome == TWIN_FAILED && !c->args.json)
         tw_check_show_tail(c->runs[0]);
+    tw_known_free(&known);
     tw_free(command);
     return c->interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
 }

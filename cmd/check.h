@@ -17,7 +17,7 @@ struct tw_check_args {
     uint64_t transplant_limit;
     struct tw_window window;
     struct tw_strings ignore;
-    bool all, lossless, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
+    bool no_cases, all, lossless, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
 };
 
 struct tw_check {
@@ -32,6 +32,7 @@ struct tw_check {
     size_t count;
     struct twin_verdict *v;     /* over runs[0..count-1]; NULL before the first comparison */
     bool interrupted, out_of_time, zoomed, printed;
+    bool shares_files;          /* runs found files that earlier ones wrote: said, and a likelier cause than any factor */
     int trouble;                /* exit code to leave with after the verdict on the runs that worked; 0 = none */
     struct tw_watch watch;      /* of the run that goes on, or went on last */
 };

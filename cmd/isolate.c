@@ -40,6 +40,9 @@ static const struct tw_option options[] = {
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Known cases", "do not look for known cases that look alike", FIELD(no_cases)},
+    {"save-case", 0, TW_OPT_STRING, "ID", NULL, "Known cases", "when a cause is isolated, write it down as case ID in the home's cases folder",
+     FIELD(save_case)},
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the report as one HTML page (report.html in the search's folder has it in any case)",
      FIELD(html)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object", FIELD(json)},
@@ -111,6 +114,8 @@ static int prepare(struct tw_isolate *c)
         return tw_trouble(&err, "isolate: --html");
     c->home = tw_home_for_runs(c->args.home, "isolate");
     if (!c->home)
+        return TW_EXIT_TROUBLE;
+    if (c->args.save_case && tw_known_may_save(c->home, c->args.save_case) != 0)
         return TW_EXIT_TROUBLE;
     if ((c->args.a ? tw_isolate_arms_open(c, &err) : candidates(c, &err)) != 0)
         return tw_trouble(&err, "isolate");
@@ -205,6 +210,8 @@ const struct tw_command tw_command_isolate = {
     "its members must bring it back. Criteria, error rates and budget are fixed before the first run and written to the search's "
     "folder below the home (searches/), where report.html, a page that needs nothing but a browser, lies in the end.\n\n"
     "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.\n\n"
+    "When the first divergence looks like a known case, that is said as a hint. Cases of one's own lie in the home (cases/); --save-case "
+    "writes one. docs/cases.md has the format.\n\n"
     "With --a and --b the factors are what differs between two commands that ought to compute the same: variables (env:NAME), options "
     "(arg:--option), other arguments (arg:N, the N-th), the program. A is compared with itself, B with A; then A is run with some of "
     "the differences as in B, until those are found that make it part. Last, on fresh runs, B with the set as in A must agree with A, and "

@@ -4,6 +4,7 @@
 /* Inside of twinrun isolate: isolate.c (options, order of events), isolate_runs.c (the runs that the search asks for),
  * isolate_log.c (what makes an interrupted search go on), isolate_result.c (what was found, in words and numbers), isolate_report.c
  * (what is printed and written), isolate_arms.c (--a and --b). */
+#include "known.h"
 #include "options.h"
 #include "watch.h"
 
@@ -18,10 +19,10 @@
 #include <twin/search.h>
 
 struct tw_isolate_args {
-    const char *a, *b, *home, *pin, *factor_file, *html;
+    const char *a, *b, *home, *pin, *factor_file, *html, *save_case;
     uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore;
-    bool fresh_dir, json, quiet, resume, text;
+    bool fresh_dir, json, no_cases, quiet, resume, text;
 };
 
 /* A run that the search has asked for, found again by its handle. */
@@ -107,9 +108,12 @@ struct tw_isolate_result {
     struct twin_isolation x; /* its lists and strings belong to the result */
     char **text;
     size_t text_count;
+    struct tw_known known;   /* x.hint points into it */
     bool failed;             /* out of memory */
 };
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *out);
+/* --save-case: the verdict as a case in the home. 0, or TW_EXIT_TROUBLE. */
+int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found);
 void tw_isolate_result_free(struct tw_isolate_result *out);
 
 /* ---- isolate_report.c. Prints; returns the exit code. */

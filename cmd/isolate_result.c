@@ -131,6 +131,34 @@ static void contrasts(struct tw_isolate_result *o, const struct tw_isolate *c, c
     }
 }
 
+/* Natural runs with the same pins on make one row. The first of them was compared with nothing. */
+static void pins_alone(struct tw_isolate_result *o, const struct tw_isolate *c)
+{
+    struct twin_isolation *x = &o->x;
+    x->pins = list(o, c->log.count, sizeof *x->pins);
+    for (size_t i = 0; x->pins && i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
+        if (e->purpose != TWIN_FOR_CONFIRM || !m)
+            continue;
+        const char *pinned = names(o, c, &m->pinned, "nothing");
+        size_t at = 0;
+        while (at < x->pins_count && strcmp(x->pins[at].factors, pinned) != 0)
+            at++;
+        struct twin_isolation_contrast *row = &x->pins[at];
+        if (at == x->pins_count) {
+            *row = (struct twin_isolation_contrast){.factors = pinned, .step = -1, .layer = ""};
+            x->pins_count++;
+        }
+        row->compared += e->result.steps > 0 || e->result.parted;
+        if (e->result.parted && !row->parted && e->result.status == TWIN_ENDED_WELL) {
+            row->step = e->result.step;
+            row->layer = layer_of(e->result.layer);
+        }
+        row->parted |= e->result.parted;
+    }
+}
+
 static const char *pinned_names(struct tw_isolate_result *o, const struct tw_isolate *c, uint32_t number)
 {
     const struct tw_isolate_made *m = tw_isolate_made(c, number);
@@ -222,6 +250,48 @@ static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const
     x->note = note;
 }
 
+/* ---- known cases */
+
+/* The signature of what was found; its factors are a list of the result's. */
+static struct twin_signature signature(const struct twin_isolation *x, const char *arms, const char **factors)
+{
+    struct twin_signature s = tw_known_signature(x->first, arms);
+    for (size_t i = 0; i < x->cause_count; i++)
+        factors[i] = x->cause[i].factor;
+    s.factors = factors;
+    s.factor_count = x->cause_count;
+    return s;
+}
+
+static void known_cases(struct tw_isolate_result *o, const struct tw_isolate *c)
+{
+    struct twin_isolation *x = &o->x;
+    const char **factors = x->first && !c->args.no_cases ? list(o, x->cause_count, sizeof *factors) : NULL;
+    if (!factors)
+        return;
+    struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
+    tw_known_look_up(c->home, &s, &o->known);
+    x->hint = o->known.hint;
+    x->hint_count = o->known.count;
+    tw_free(factors);
+}
+
+int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found)
+{
+    const struct twin_isolation *x = &found->x;
+    if (x->cause_count == 0 || !x->first) {
+        tw_say("isolate: --save-case: no case was written, since no cause was isolated");
+        return 0;
+    }
+    const char **factors = tw_calloc(x->cause_count, sizeof *factors);
+    if (!factors)
+        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM, .message = "out of memory"}, "isolate: --save-case");
+    struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
+    int rc = tw_known_save(c->home, c->args.save_case, &s, x->sentence, x->cause[0].title, x->cause[0].fix);
+    tw_free(factors);
+    return rc;
+}
+
 /* ---- sentences */
 
 static char *sentence(const struct tw_isolate *c, const struct twin_search_report *r)
@@ -304,9 +374,11 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
         tw_isolate_arms_look_back(c);
     causes(o, c, r);
     contrasts(o, c, r);
+    pins_alone(o, c);
     runs(o, c);
     natural_runs(o, c);
     notes(o, c, r);
+    known_cases(o, c);
 }
 
 void tw_isolate_result_free(struct tw_isolate_result *o)
@@ -317,10 +389,11 @@ void tw_isolate_result_free(struct tw_isolate_result *o)
     tw_free(o->text);
     tw_free(x->cause);
     tw_free(x->contrast);
+    tw_free(x->pins);
     tw_free(x->run);
     tw_free(x->natural);
     tw_free((void *)(uintptr_t)x->note);
-    tw_free(x->hint);
+    tw_known_free(&o->known);
     twin_class_tree_free(&x->tree);
     *o = (struct tw_isolate_result){{0}};
 }

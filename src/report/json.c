@@ -211,6 +211,21 @@ static json_t *dirs(const struct twin_report *r)
     return list;
 }
 
+static json_t *hints(const struct twin_report *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < r->hint_count; i++) {
+        const struct twin_hint *h = &r->hint[i];
+        json_t *item = json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:i}", "id", text(h->id), "title", text(h->title), "cause", text(h->cause), "fix", text(h->fix),
+                                 "why", text(h->why), "points", (int)h->points, "of", (int)h->of);
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
 int twin_report_json(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
@@ -242,6 +257,7 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "notes", texts(v->notes, v->note_count));
     add(&root, "observer", json_pack("{s:o,s:o,s:o,s:o}", "armed", texts(v->armed, v->armed_count), "unarmed", texts(v->unarmed, v->unarmed_count),
                                      "lost_records", count(v->lost_records), "overhead_ratio", number(v->overhead_ratio)));
+    add(&root, "seen_before", hints(r));
     add(&root, "runs_dir", dirs(r));
     char *dumped = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     struct tw_buf b = {0};

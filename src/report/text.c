@@ -325,6 +325,18 @@ static void suggest(struct page *p, bool *said, struct tw_buf *command, const ch
     tw_buf_free(command);
 }
 
+static void hint(struct page *p, const struct twin_report *r)
+{
+    char *text = r->hint_count ? twin_hint_text(&r->hint[0]) : NULL;
+    if (text) {
+        label(p, "hint");
+        wrapped(p, text, LABEL);
+    } else if (r->hint_count) {
+        p->out.failed = TWIN_ENOMEM;
+    }
+    tw_free(text);
+}
+
 static void next(struct page *p, const struct twin_report *r)
 {
     const struct twin_verdict *v = r->verdict;
@@ -337,7 +349,7 @@ static void next(struct page *p, const struct twin_report *r)
         if (r->can_zoom && r->run_count > 1) {
             tw_buf_printf(&b, "twinrun zoom %s %s", run_name(r, 0, x), run_name(r, other_run(v), y));
             suggest(p, &said, &b, "name the operation");
-        } else if (r->command && v->runs < 10) {
+        } else if (r->command && v->runs < 10 && !r->can_isolate) {
             tw_buf_puts(&b, "twinrun check --all --runs 10 -- ");
             tw_say_safe(&b, r->command, 400);
             suggest(p, &said, &b, "how often?");
@@ -348,6 +360,11 @@ static void next(struct page *p, const struct twin_report *r)
     } else if (v->outcome == TWIN_INCONCLUSIVE && v->runs > 1) {
         tw_buf_puts(&b, "twinrun doctor");
         suggest(p, &said, &b, "what can be seen here, and why not more");
+    }
+    if (v->outcome == TWIN_DIFFER && r->can_isolate && r->command) {
+        tw_buf_puts(&b, "twinrun isolate -- ");
+        tw_say_safe(&b, r->command, 400);
+        suggest(p, &said, &b, "why?");
     }
 }
 
@@ -410,6 +427,7 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
         list(&p, "unseen", v->unseen, v->unseen_count, UNSEEN);
     losses(&p, v);
     list(&p, "note", v->notes, v->note_count, NOTES);
+    hint(&p, r);
     next(&p, r);
     return tw_report_finish(&p.out, out, err);
 }
