@@ -22,6 +22,10 @@ static const struct tw_option options[] = {
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one: what of it makes its runs part from those of A?", FIELD(b)},
     {"max-runs", 'n', TW_OPT_COUNT, "N", "150", "Budget", "make at most N runs", FIELD(max_runs), 1, 100000},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
+    {"jobs", 'j', TW_OPT_COUNT, "N", "1", "Budget",
+     "make up to N runs at the same time, each in a scratch copy of the working folder (--fresh-dir). They share the machine: causes that "
+     "hang on timing may show more often or less, and what a pin costs is not measured",
+     FIELD(jobs), 1, 64},
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
      FIELD(resume)},
@@ -58,6 +62,7 @@ static const struct tw_pair exits[] = {
 static const struct tw_pair examples[] = {
     {"twinrun isolate -- python train.py", "what makes it part, and the pin that stops it"},
     {"twinrun isolate --steps 20 --pin threads,torch-deterministic,hash-seed -- python train.py", "short runs, three candidates"},
+    {"twinrun isolate --jobs 4 -- python train.py", "four runs at the same time"},
     {"twinrun isolate --resume -- python train.py", "go on after an interruption"},
     {"twinrun isolate --a 'OMP_NUM_THREADS=1 python train.py' --b 'OMP_NUM_THREADS=4 python train.py --workers 2'",
      "which of the differences makes them part?"},
@@ -102,7 +107,9 @@ static int html_is_writable(const char *path, struct twin_error *err)
 static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL};
+    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL,
+                                    .parallel = (uint32_t)c->args.jobs};
+    c->args.fresh_dir |= c->args.jobs > 1; /* runs at the same time must not write over each other's files */
     if (c->args.html && html_is_writable(c->args.html, &err) != 0)
         return tw_trouble(&err, "isolate: --html");
     c->home = tw_home_for_runs(c->args.home, "isolate");

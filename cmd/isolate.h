@@ -20,7 +20,7 @@
 
 struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case;
-    uint64_t max_runs, max_time, steps;
+    uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore;
     bool fresh_dir, json, no_cases, quiet, resume, text;
 };

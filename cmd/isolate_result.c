@@ -74,7 +74,7 @@ static size_t times(const struct tw_isolate *c, const struct twin_search_set *pi
 /* The pin's, from runs that differ in this pin alone: Hodges and Lehmann's shift of the logarithms is a ratio of times. */
 static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r, size_t cause)
 {
-    struct twin_isolation_cost cost = {NAN, NAN, NAN, NAN, 0, 0};
+    struct twin_isolation_cost cost = {NAN, NAN, NAN, NAN, 0, 0, c->args.jobs > 1};
     struct twin_search_set with = {{0}}, without;
     struct twin_estimate shift;
     for (size_t i = 0; i < r->cause_count; i++)
@@ -82,7 +82,7 @@ static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const str
     without = with;
     without.word[r->cause[cause].candidate / 64] &= ~(UINT64_C(1) << r->cause[cause].candidate % 64);
     double *x = list(o, c->log.count, sizeof *x), *y = list(o, c->log.count, sizeof *y);
-    if (x && y) {
+    if (x && y && !cost.shared) {
         cost.with = times(c, &with, x);
         cost.without = times(c, &without, y);
     }
@@ -237,12 +237,14 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
 static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
-    const char **note = list(o, c->count + 1 + TW_ISOLATE_ARMS_NOTES, sizeof *note);
+    const char **note = list(o, c->count + 2 + TW_ISOLATE_ARMS_NOTES, sizeof *note);
     for (size_t i = 0; note && i < c->count; i++)
         if (c->effect[i].effect == TWIN_EFFECT_FAILED)
             note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : ""));
     if (note && c->unseen)
         note[x->note_count++] = own(o, tw_printf("not everything was seen: %s", c->unseen));
+    if (note && c->args.jobs > 1)
+        note[x->note_count++] = own(o, tw_printf("up to %u runs at a time shared this machine: a cause that hangs on timing may show more often or less than in a run by itself", (unsigned)c->args.jobs));
     for (size_t i = 0; note && c->arms && i < TW_ISOLATE_ARMS_NOTES; i++) {
         char *text = tw_isolate_arms_note(c, i);
         if (text)

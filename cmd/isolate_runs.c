@@ -6,6 +6,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "workers.h"
 
 #include "base.h"
 
@@ -235,21 +236,33 @@ static void title_of(const struct tw_isolate *c, const struct twin_search_reques
     snprintf(title, 64, "run %-3u %-9s %2zu pinned ", q->number, twin_search_purpose_name(q->purpose), pinned);
 }
 
-static int launch(struct tw_isolate *c, const struct twin_search_request *q, char *const *argv, const struct twin_world_plan *p,
-                  const struct twin_run *reference, struct tw_watch *watch, struct twin_run **out, struct twin_error *err)
+/* From the request to the result. */
+struct making {
+    const struct twin_run *reference; /* NULL: none */
+    struct twin_world world;
+    struct tw_watch watch;
+    struct twin_run *run;             /* NULL: not made */
+};
+
+static struct tw_watch watch_for(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, size_t at_once)
 {
-    char title[64];
-    title_of(c, q, title);
-    *watch = (struct tw_watch){.title = title, .expected_s = c->natural_s};
+    struct tw_watch w = {.expected_s = c->natural_s};
     /* The first pair of natural runs goes on to the end: what neither met cannot be the cause. */
     if (q->may_cut && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
-        watch->reference = reference;
-    watch->how.ignore = c->args.ignore.items;
-    watch->how.ignore_count = c->args.ignore.count;
+        w.reference = reference;
+    w.how.ignore = c->args.ignore.items;
+    w.how.ignore_count = c->args.ignore.count;
     if (c->natural_s > 0)
-        watch->deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9);
+        w.deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER * (double)at_once + AT_LEAST_S) * 1e9);
+    return w;
+}
+
+/* Starts the run: waits for its end, or, with workers, leaves that to them. */
+static int launch(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct tw_workers *workers, struct twin_error *err)
+{
+    char *mix[4], *const *argv = c->arms ? mix : c->argv;
+    struct twin_world_plan p = {.cpu = -1};
     struct twin_launch_options o = {
-        .argv = argv,
         .home = c->home,
         .label = twin_search_purpose_name(q->purpose),
         .level = c->level,
@@ -259,12 +272,21 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, cha
         .fresh_dir = c->args.fresh_dir,
         .stdin_spool = c->spool,
         .on_tick = tw_watch_tick,
-        .user = watch,
+        .user = &m->watch,
     };
-    twin_world_plan_apply(p, &o);
-    int rc = twin_launch(&o, out, err);
-    watch->title = NULL;
-    tw_progress_clear();
+    int rc = c->arms ? tw_isolate_arms_command(c, q, mix, err) : 0;
+    if (rc == 0)
+        rc = twin_world_plan(&m->world, argv, &p, err);
+    if (rc == 0)
+        rc = twin_world_plan_apart(&p, &m->world, err);
+    if (rc == 0 && q->purpose == TWIN_FOR_BASELINE && !c->arms)
+        rc = twin_world_plan_watch(&p, err);
+    o.argv = argv;
+    if (rc == 0) {
+        twin_world_plan_apply(&p, &o);
+        rc = workers ? tw_workers_start(workers, &o, &m->watch, err) : twin_launch(&o, &m->run, err);
+    }
+    twin_world_plan_free(&p);
     return rc;
 }
 
@@ -286,58 +308,71 @@ static enum twin_search_status status_of(const struct twin_run *r, const struct 
     return tw_run_failed(r) ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
 }
 
+static int make(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once, struct making *m, struct tw_workers *workers,
+                struct twin_error *err)
+{
+    char title[64];
+    *m = (struct making){.reference = q->reference ? tw_isolate_find(c, q->reference) : NULL};
+    if (q->reference && !m->reference)
+        return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
+    if (m->reference)
+        c->level = m->reference->level;
+    title_of(c, q, title);
+    m->watch = watch_for(c, q, m->reference, at_once);
+    m->watch.title = title;
+    int rc = world_of(c, q, &m->world);
+    if (rc == 0)
+        rc = launch(c, q, m, workers, err);
+    m->watch.title = NULL;
+    if (!workers)
+        tw_progress_clear();
+    return rc;
+}
+
+/* Takes from a run what it shows; keeps it. */
+static int learn(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct twin_search_result *out, struct twin_error *err)
+{
+    struct twin_run *r = m->run;
+    int rc = 0;
+    *out = (struct twin_search_result){.status = status_of(r, &m->watch), .layer = -1, .handle = handle_of(r)};
+    if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !m->watch.stopped_parted && out->status == TWIN_ENDED_WELL)
+        c->natural_s = fmax(c->natural_s, r->wall_s);
+    if (c->arms)
+        tw_isolate_arms_learn(c, q, r, NULL);
+    else
+        learn_effects(c, &m->world, r);
+    if (m->reference && out->status == TWIN_ENDED_WELL)
+        rc = compare(c, q, m->reference, r, m->watch.stopped_parted, out, err);
+    bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
+    if (rc == 0 && badly && m->reference) {
+        out->parted = true; /* its reference did end well */
+        out->layer = twin_search_layer("environment");
+    }
+    if (rc == 0)
+        rc = remember_made(c, q, &m->watch);
+    if (rc == 0)
+        say_run(c, q, r, out);
+    if (rc == 0)
+        rc = keep(c, r, world_digest(c, q));
+    if (rc == 0)
+        m->run = NULL;
+    return rc;
+}
+
+static void unmake(struct making *m)
+{
+    twin_run_free(m->run);
+    tw_free(m->world.setting);
+}
+
 static int one(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
 {
-    struct twin_world w = {0};
-    struct twin_world_plan p = {.cpu = -1};
-    struct twin_run *r = NULL;
-    struct tw_watch watch;
-    const struct twin_run *reference = q->reference ? tw_isolate_find(c, q->reference) : NULL;
-    *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1};
+    struct making m;
     uint64_t began = tw_monotonic_ns();
-    if (reference)
-        c->level = reference->level;
-    if (q->reference && !reference)
-        return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
-    char *mix[4], *const *argv = c->arms ? mix : c->argv;
-    int rc = world_of(c, q, &w);
-    if (rc == 0 && c->arms)
-        rc = tw_isolate_arms_command(c, q, mix, err);
+    int rc = make(c, q, 1, &m, NULL, err);
     if (rc == 0)
-        rc = twin_world_plan(&w, argv, &p, err);
-    if (rc == 0)
-        rc = twin_world_plan_apart(&p, &w, err);
-    if (rc == 0 && q->purpose == TWIN_FOR_BASELINE && !c->arms)
-        rc = twin_world_plan_watch(&p, err);
-    if (rc == 0)
-        rc = launch(c, q, argv, &p, reference, &watch, &r, err);
-    twin_world_plan_free(&p);
-    if (rc == 0) {
-        out->status = status_of(r, &watch);
-        out->handle = handle_of(r);
-        if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !watch.stopped_parted && out->status == TWIN_ENDED_WELL)
-            c->natural_s = fmax(c->natural_s, r->wall_s);
-        if (c->arms)
-            tw_isolate_arms_learn(c, q, r, NULL);
-        else
-            learn_effects(c, &w, r);
-        if (reference && out->status == TWIN_ENDED_WELL)
-            rc = compare(c, q, reference, r, watch.stopped_parted, out, err);
-        bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
-        if (rc == 0 && badly && reference) {
-            out->parted = true; /* its reference did end well */
-            out->layer = twin_search_layer("environment");
-        }
-        if (rc == 0)
-            rc = remember_made(c, q, &watch);
-        if (rc == 0)
-            say_run(c, q, r, out);
-        if (rc == 0)
-            rc = keep(c, r, world_digest(c, q));
-        if (rc != 0)
-            twin_run_free(r);
-    }
-    tw_free(w.setting);
+        rc = learn(c, q, &m, out, err);
+    unmake(&m);
     out->seconds = (double)(tw_monotonic_ns() - began) * 1e-9;
     return rc;
 }
@@ -367,16 +402,65 @@ static int vote(struct tw_isolate *c, const struct twin_search_request *q, struc
     return rc;
 }
 
+/* What is learnt is learnt in the order of the requests, whichever run ends first. */
+static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct tw_workers *w, struct twin_search_result *out,
+                     struct twin_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        struct tw_worker *worker = &w->worker[i];
+        if (worker->rc == TWIN_EINTR) {
+            c->interrupted = true;
+        } else if (worker->rc != 0) {
+            rc = rc ? rc : twin_error_set(err, worker->rc, "%s", worker->err.message);
+        } else {
+            m[i].run = worker->run;
+            m[i].watch = worker->watch;
+            worker->run = NULL;
+            int one_rc = learn(c, &q[i], &m[i], &out[i], err);
+            rc = rc ? rc : one_rc;
+            c->interrupted |= one_rc == 0 && out[i].status == TWIN_NOT_ENDED;
+        }
+    }
+    c->interrupted |= w->interrupted || tw_interrupted();
+    return rc;
+}
+
+/* The runs of a batch count as long as the batch took: that is what they cost of --max-time. */
+static int several(struct tw_isolate *c, const struct twin_search_request *q, size_t n, struct twin_search_result *out, struct twin_error *err)
+{
+    struct tw_workers w;
+    char title[64];
+    size_t begun = 0;
+    uint64_t began = tw_monotonic_ns();
+    struct making *m = tw_calloc(n, sizeof *m);
+    if (!m)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", n);
+    int rc = tw_workers_open(&w, n, err);
+    for (; rc == 0 && begun < n; begun++)
+        rc = make(c, &q[begun], n, &m[begun], &w, err);
+    if (rc == 0) {
+        snprintf(title, sizeof title, "runs %u to %u %s", q[0].number, q[n - 1].number, twin_search_purpose_name(q[0].purpose));
+        tw_workers_wait(&w, title, c->natural_s);
+        rc = learn_all(c, q, m, &w, out, err);
+    }
+    tw_workers_close(&w);
+    for (size_t i = 0; i < begun; i++) {
+        unmake(&m[i]);
+        out[i].seconds = (double)(tw_monotonic_ns() - began) * 1e-9;
+    }
+    tw_free(m);
+    return rc;
+}
+
 int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n, struct twin_search_result *out, struct twin_error *err)
 {
     struct tw_isolate *c = user;
-    int rc = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
-        if (rc != 0 || c->interrupted)
-            continue;
-        rc = request[i].purpose == TWIN_FOR_VOTE ? vote(c, &request[i], &out[i], err) : one_at_the_right_level(c, &request[i], &out[i], err);
-        c->interrupted |= tw_interrupted() || (rc == 0 && out[i].status == TWIN_NOT_ENDED);
-    }
+    if (n > 1)
+        return several(c, request, n, out, err);
+    int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err) : one_at_the_right_level(c, request, out, err);
+    c->interrupted |= tw_interrupted() || (rc == 0 && out->status == TWIN_NOT_ENDED);
     return rc;
 }

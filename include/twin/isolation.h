@@ -16,6 +16,7 @@
 struct twin_isolation_cost {
     double ratio, low, high, confidence; /* low, high: NaN from too few runs for any interval */
     size_t with, without;                /* runs */
+    bool shared;                         /* not known because runs shared the machine */
 };
 
 struct twin_isolation_cause {
