@@ -24,6 +24,11 @@ static inline void tw_fpenv_leave(struct tw_fpenv e)
 {
     __asm__ volatile("ldmxcsr %0" : : "m"(e.mxcsr) : "memory");
 }
+/* Whether the caller rounds to nearest and neither flushes subnormals nor takes them for zero. */
+static inline int tw_fpenv_is_standard(struct tw_fpenv e)
+{
+    return (e.mxcsr & 0xE040) == 0;
+}
 #elif defined(__aarch64__)
 struct tw_fpenv {
     uint64_t fpcr, fpsr;
@@ -38,21 +43,31 @@ static inline void tw_fpenv_leave(struct tw_fpenv e)
 {
     __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(e.fpcr), "r"(e.fpsr) : "memory");
 }
+static inline int tw_fpenv_is_standard(struct tw_fpenv e)
+{
+    return (e.fpcr & 0x1C00000) == 0;
+}
 #else
 #include <fenv.h>
 struct tw_fpenv {
     fenv_t env;
+    int rounding;
 };
 static inline struct tw_fpenv tw_fpenv_enter(void)
 {
     struct tw_fpenv e;
     fegetenv(&e.env);
+    e.rounding = fegetround();
     fesetenv(FE_DFL_ENV);
     return e;
 }
 static inline void tw_fpenv_leave(struct tw_fpenv e)
 {
     fesetenv(&e.env);
+}
+static inline int tw_fpenv_is_standard(struct tw_fpenv e)
+{
+    return e.rounding == FE_TONEAREST;
 }
 #endif
 #endif

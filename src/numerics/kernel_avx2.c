@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AVX2 with FMA and F16C. */
+#include <immintrin.h>
+#include "exact_inside.h"
+
+typedef __m256d vd;
+typedef __m256 vf;
+typedef __m256i vi;
+#define D 4
+#define F 8
+#define vd_load _mm256_loadu_pd
+#define vd_add _mm256_add_pd
+#define vd_sub _mm256_sub_pd
+#define vd_mul _mm256_mul_pd
+#define vd_product_error _mm256_fmsub_pd
+#define vd_bits _mm256_castpd_si256
+#define vf_bits _mm256_castps_si256
+#define vd_from_bits _mm256_castsi256_pd
+#define vf_from_bits _mm256_castsi256_ps
+#define vi_set32 _mm256_set1_epi32
+#define vi_set64 _mm256_set1_epi64x
+#define vi_and _mm256_and_si256
+#define vi_add32 _mm256_add_epi32
+#define vi_add64 _mm256_add_epi64
+#define vi_max32 _mm256_max_epu32
+#define vi_min32 _mm256_min_epu32
+#define vi_store(p, v) _mm256_storeu_si256((__m256i *)(p), v)
+
+static inline vf load_f16(const unsigned char *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+static inline vf load_bf16(const unsigned char *p)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+
+static inline vf load_f32(const unsigned char *p)
+{
+    return _mm256_loadu_ps((const float *)p);
+}
+
+static inline vd vf_widen(vf x, int part)
+{
+    return _mm256_cvtps_pd(part ? _mm256_extractf128_ps(x, 1) : _mm256_castps256_ps128(x));
+}
+
+#include "window.h"
+
+WINDOW_SET(avx2);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AVX-512: F, BW, DQ, VL. TW_SIMDE compiles the same source without the instructions, for the unit test. */
+#ifdef TW_SIMDE
+#include "simde_avx512.h"
+#else
+#include <immintrin.h>
+#endif
+#include "exact_inside.h"
+
+typedef __m512d vd;
+typedef __m512 vf;
+typedef __m512i vi;
+#define D 8
+#define F 16
+#define vd_load _mm512_loadu_pd
+#define vd_add _mm512_add_pd
+#define vd_sub _mm512_sub_pd
+#define vd_mul _mm512_mul_pd
+#define vd_product_error _mm512_fmsub_pd
+#define vd_bits _mm512_castpd_si512
+#define vf_bits _mm512_castps_si512
+#define vd_from_bits _mm512_castsi512_pd
+#define vf_from_bits _mm512_castsi512_ps
+#define vi_set32 _mm512_set1_epi32
+#define vi_set64 _mm512_set1_epi64
+#define vi_and _mm512_and_si512
+#define vi_add32 _mm512_add_epi32
+#define vi_add64 _mm512_add_epi64
+#define vi_max32 _mm512_max_epu32
+#define vi_min32 _mm512_min_epu32
+#define vi_store _mm512_storeu_si512
+
+static inline vf load_f16(const unsigned char *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+static inline vf load_bf16(const unsigned char *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+
+static inline vf load_f32(const unsigned char *p)
+{
+    return _mm512_loadu_ps((const float *)p);
+}
+
+static inline vd vf_widen(vf x, int part)
+{
+    return _mm512_cvtps_pd(part ? _mm512_extractf32x8_ps(x, 1) : _mm512_castps512_ps256(x));
+}
+
+#include "window.h"
+
+WINDOW_SET(avx512);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Advanced SIMD of AArch64. TW_SIMDE compiles the same source for another processor, for the unit test. */
+#ifdef TW_SIMDE
+#include <simde/arm/neon.h>
+#else
+#include <arm_neon.h>
+#endif
+#include "exact_inside.h"
+
+typedef float64x2_t vd;
+typedef float32x4_t vf;
+typedef uint32x4_t vi;
+#define D 2
+#define F 4
+#define vd_add vaddq_f64
+#define vd_sub vsubq_f64
+#define vd_mul vmulq_f64
+#define vd_bits vreinterpretq_u32_f64
+#define vf_bits vreinterpretq_u32_f32
+#define vd_from_bits vreinterpretq_f64_u32
+#define vf_from_bits vreinterpretq_f32_u32
+#define vi_and vandq_u32
+#define vi_add32 vaddq_u32
+#define vi_max32 vmaxq_u32
+#define vi_min32 vminq_u32
+#define vi_store(p, v) vst1q_u32((uint32_t *)(p), v)
+
+static inline vd vd_load(const double *p)
+{
+    return vld1q_f64(p);
+}
+
+static inline vd vd_product_error(vd a, vd b, vd p)
+{
+    return vfmaq_f64(vnegq_f64(p), a, b);
+}
+
+static inline vi vi_set32(int32_t v)
+{
+    return vdupq_n_u32((uint32_t)v);
+}
+
+static inline vi vi_set64(int64_t v)
+{
+    return vreinterpretq_u32_u64(vdupq_n_u64((uint64_t)v));
+}
+
+static inline vi vi_add64(vi a, vi b)
+{
+    return vreinterpretq_u32_u64(vaddq_u64(vreinterpretq_u64_u32(a), vreinterpretq_u64_u32(b)));
+}
+
+static inline vf load_f16(const unsigned char *p)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
+}
+
+static inline vf load_bf16(const unsigned char *p)
+{
+    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16((const uint16_t *)p)), 16));
+}
+
+static inline vf load_f32(const unsigned char *p)
+{
+    return vld1q_f32((const float *)p);
+}
+
+static inline vd vf_widen(vf x, int part)
+{
+    return vcvt_f64_f32(part ? vget_high_f32(x) : vget_low_f32(x));
+}
+
+#include "window.h"
+
+WINDOW_SET(neon);

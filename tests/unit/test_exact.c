@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Exact sums against MPFR, at a precision that makes each of its additions exact: many kinds of numbers, every operation,
+ * length, misalignment, instruction set, order and way of cutting. TWINRUN_FULL=1: 1e5 cases for each type.
+ */
+#include <math.h>
+#include <stdio.h>
+#include "exact_test.h"
+#include <mpfr.h> /* after stdio.h */
+
+#define PRECISION 4500 /* bits: from 2^-2148 to above 2^2048 * 5000 */
+#define LONGEST 5000
+
+struct shape {
+    int exponent, fraction; /* bits */
+};
+
+static struct shape shape_of(enum twin_dtype dtype)
+{
+    return dtype == TWIN_F64 ? (struct shape){11, 52} : dtype == TWIN_F32 ? (struct shape){8, 23}
+           : dtype == TWIN_F16 ? (struct shape){5, 10} : (struct shape){8, 7};
+}
+
+/* Any bits of a type as a double, by the definition of the format. */
+static double decode(struct shape s, uint64_t bits)
+{
+    const int bias = (1 << (s.exponent - 1)) - 1, field = (int)(bits >> s.fraction & ((1u << s.exponent) - 1));
+    const uint64_t fraction = bits & (((uint64_t)1 << s.fraction) - 1);
+    const double sign = bits >> (s.exponent + s.fraction) & 1 ? -1 : 1;
+    if (field == (1 << s.exponent) - 1)
+        return fraction ? NAN : sign * INFINITY;
+    if (!field)
+        return sign * ldexp((double)fraction, 1 - bias - s.fraction);
+    return sign * ldexp((double)(fraction | (uint64_t)1 << s.fraction), field - bias - s.fraction);
+}
+
+static uint64_t element(const void *p, size_t i, size_t size)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, (const char *)p + i * size, size);
+    return bits;
+}
+
+enum how {
+    LIKE_SIZED, UNIFORM, SPREAD_8, SPREAD_64, SPREAD_300, ANY_FINITE, ANY_BITS, SUBNORMAL, NEAR_OVERFLOW, CANCELLING,
+    ILL_CONDITIONED, CONSTANT, ZEROS, MINUS_ZEROS, ONE_SPECIAL, TIES, HOWS
+};
+
+static uint64_t draw(enum how how, struct shape s, int base, uint64_t *seed)
+{
+    const uint64_t r = random_bits(seed), fraction_mask = ((uint64_t)1 << s.fraction) - 1;
+    const int top = (1 << s.exponent) - 2; /* of finite numbers */
+    const uint64_t sign = (r >> 63) << (s.exponent + s.fraction);
+    uint64_t fraction = random_bits(seed) & fraction_mask;
+    int field = base, shift = (int)(r % 64);
+    switch (how) {
+    case UNIFORM: field = base - (r & 0xFFFFF ? __builtin_ctzll(r & 0xFFFFF) : 20); break;
+    case SPREAD_8: field = base + (int)(r % 9) - 4; break;
+    case SPREAD_64: field = base + (int)(r % 65) - 32; break;
+    case ILL_CONDITIONED:
+    case SPREAD_300: field = base + (int)(r % 301) - 150; break;
+    case ANY_FINITE: field = (int)(r % (uint64_t)(top + 1)); break;
+    case ANY_BITS: field = (int)(r % (uint64_t)(top + 2)); break;
+    case SUBNORMAL: field = (int)(r % 16 == 0); break;
+    case NEAR_OVERFLOW: field = top - (int)(r % 3); break;
+    case TIES: fraction = fraction_mask << shift & fraction_mask; field = base + (int)(r >> 8 & 63) - 32; break;
+    case ZEROS: return r % 8 ? sign : 0;
+    case MINUS_ZEROS: return (uint64_t)1 << (s.exponent + s.fraction);
+    default: break;
+    }
+    const int most = how == ANY_BITS ? top + 1 : top;
+    field = field < 0 ? 0 : field > most ? most : field;
+    return sign | (uint64_t)field << s.fraction | fraction;
+}
+
+static void shuffle(char *p, size_t n, size_t size, uint64_t *seed)
+{
+    char t[8];
+    for (size_t i = n; i > 1; i--) {
+        size_t j = random_bits(seed) % i;
+        memcpy(t, p + (i - 1) * size, size);
+        memcpy(p + (i - 1) * size, p + j * size, size);
+        memcpy(p + j * size, t, size);
+    }
+}
+
+static void fill(char *p, size_t n, enum twin_dtype dtype, enum how how, uint64_t *seed)
+{
+    const struct shape s = shape_of(dtype);
+    const size_t size = twin_dtype_size(dtype);
+    const uint64_t minus = (uint64_t)1 << (s.exponent + s.fraction);
+    const int base = (int)(random_bits(seed) % (1u << s.exponent));
+    uint64_t v = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (how != CONSTANT || i == 0)
+            v = (how == CANCELLING || how == ILL_CONDITIONED) && i % 2 ? v ^ minus : draw(how, s, base, seed);
+        memcpy(p + i * size, &v, size); /* little-endian, as the build machines are */
+    }
+    if (how == ILL_CONDITIONED && n) {
+        v = draw(LIKE_SIZED, s, base, seed);
+        memcpy(p, &v, size);
+    }
+    if (how == ONE_SPECIAL && n) {
+        v = random_bits(seed) & minus;
+        v |= (((uint64_t)1 << s.exponent) - 1) << s.fraction | (random_bits(seed) % 4 == 0);
+        memcpy(p + random_bits(seed) % n * size, &v, size);
+    }
+    shuffle(p, n, size, seed);
+}
+
+static void oracle(mpfr_t sum, enum tw_op op, enum twin_dtype dtype, const char *x, const char *y, size_t n)
+{
+    const struct shape s = shape_of(dtype);
+    const size_t size = twin_dtype_size(dtype);
+    mpfr_t a, b, term;
+    mpfr_inits2(53, a, b, (mpfr_ptr)0);
+    mpfr_init2(term, 106);
+    mpfr_set_zero(sum, 1);
+    for (size_t i = 0; i < n; i++) {
+        mpfr_set_d(a, decode(s, element(x, i, size)), MPFR_RNDN);
+        mpfr_set_d(b, op == TW_PRODUCT ? decode(s, element(y, i, size)) : op == TW_SQUARE ? mpfr_get_d(a, MPFR_RNDN) : 1, MPFR_RNDN);
+        int inexact = mpfr_mul(term, a, b, MPFR_RNDN);
+        if (op == TW_ABS)
+            mpfr_abs(term, term, MPFR_RNDN);
+        inexact |= i ? mpfr_add(sum, sum, term, MPFR_RNDN) : mpfr_set(sum, term, MPFR_RNDN);
+        assert_int_equal(inexact, 0);
+    }
+    mpfr_clears(a, b, term, (mpfr_ptr)0);
+}
+
+/* Rounded to the type, by MPFR's recipe for IEEE 754 formats, as a double. */
+static double oracle_round(const mpfr_t sum, enum twin_dtype dtype)
+{
+    const struct shape s = shape_of(dtype);
+    const mpfr_exp_t emin = mpfr_get_emin(), emax = mpfr_get_emax();
+    const int bias = (1 << (s.exponent - 1)) - 1;
+    mpfr_t r;
+    mpfr_init2(r, s.fraction + 1);
+    int inexact = mpfr_set(r, sum, MPFR_RNDN);
+    mpfr_set_emin(2 - bias - s.fraction);
+    mpfr_set_emax(bias + 1);
+    inexact = mpfr_check_range(r, inexact, MPFR_RNDN);
+    mpfr_subnormalize(r, inexact, MPFR_RNDN);
+    const double d = mpfr_get_d(r, MPFR_RNDN);
+    mpfr_set_emin(emin);
+    mpfr_set_emax(emax);
+    mpfr_clear(r);
+    return d;
+}
+
+struct sample {
+    enum tw_op op;
+    enum how how;
+    enum twin_dtype dtype;
+    size_t n;
+    char *x, *y;
+};
+
+static void check_rounded(const struct twin_acc *acc, const mpfr_t sum, const struct sample *c, const char *set)
+{
+    for (size_t t = 0; t < DTYPES; t++) {
+        const struct shape s = shape_of(dtypes[t]);
+        uint64_t bits = 0;
+        assert_int_equal(twin_acc_round(acc, dtypes[t], &bits, NULL), 0);
+        const double found = decode(s, bits), expected = oracle_round(sum, dtypes[t]);
+        const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) | (uint64_t)1 << (s.fraction - 1);
+        if (isnan(expected) ? bits != canonical : memcmp(&found, &expected, sizeof found) != 0)
+            fail_msg("%s: operation %d, numbers %d, %zu of %s, rounded to %s: expected %a, found %a", set, (int)c->op,
+                     (int)c->how, c->n, twin_dtype_name(c->dtype), twin_dtype_name(dtypes[t]), expected, found);
+    }
+}
+
+/* The same terms in another order, cut into pieces whose sums are merged, some of them by way of bytes. */
+static void add_cut(struct twin_acc *acc, const struct sample *c, uint64_t *seed)
+{
+    const size_t size = twin_dtype_size(c->dtype);
+    for (size_t i = 0; i < c->n;) {
+        const size_t left = c->n - i;
+        const size_t m = 1 + random_bits(seed) % (random_bits(seed) % 2 && left > 40 ? 40 : left);
+        struct twin_acc part;
+        unsigned char bytes[TWIN_ACC_BYTES];
+        twin_acc_init(&part);
+        assert_int_equal(add_op(&part, c->op, c->dtype, c->x + i * size, c->y + i * size, m), 0);
+        if (m % 2) {
+            twin_acc_write(&part, bytes);
+            assert_int_equal(twin_acc_read(&part, bytes, sizeof bytes, NULL), 0);
+        }
+        assert_int_equal(twin_acc_merge(acc, &part, NULL), 0);
+        i += m;
+    }
+}
+
+static void check_sample(struct sample *c, uint64_t *seed)
+{
+    struct twin_acc first, acc;
+    const char *name;
+    mpfr_t sum;
+    mpfr_init2(sum, PRECISION);
+    oracle(sum, c->op, c->dtype, c->x, c->y, c->n);
+    for (size_t i = 0; use_set(i, &name); i++) {
+        twin_acc_init(&acc);
+        assert_int_equal(add_op(&acc, c->op, c->dtype, c->x, c->y, c->n), 0);
+        if (i == 0) {
+            check_rounded(&acc, sum, c, name);
+            first = acc;
+        } else if (memcmp(&acc, &first, sizeof acc) != 0) {
+            fail_msg("%s differs from plain C: operation %d, numbers %d, %zu of %s", name, (int)c->op, (int)c->how, c->n,
+                     twin_dtype_name(c->dtype));
+        }
+    }
+    if (c->op != TW_PRODUCT)
+        shuffle(c->x, c->n, twin_dtype_size(c->dtype), seed);
+    use_set(random_bits(seed) % 2, &name);
+    twin_acc_init(&acc);
+    add_cut(&acc, c, seed);
+    if (memcmp(&acc, &first, sizeof acc) != 0)
+        fail_msg("order or cuts matter: operation %d, numbers %d, %zu of %s", (int)c->op, (int)c->how, c->n,
+                 twin_dtype_name(c->dtype));
+    mpfr_clear(sum);
+}
+
+static void test_mpfr(void **state)
+{
+    (void)state;
+    const size_t cases = getenv("TWINRUN_FULL") ? 100000 : 1500;
+    char *memory = malloc(2 * (8 * LONGEST + 64));
+    assert_non_null(memory);
+    for (size_t t = 0; t < DTYPES; t++)
+        for (size_t i = 0; i < cases; i++) {
+            uint64_t seed = (t * cases + i) << 32;
+            struct sample c = {.op = (enum tw_op)(i % TW_OPS), .how = (enum how)(i / TW_OPS % HOWS), .dtype = dtypes[t]};
+            const uint64_t r = random_bits(&seed);
+            c.n = r % (r >> 32 & 31 ? 70 : r >> 37 & 1 ? 700 : LONGEST + 1);
+            c.x = memory + random_bits(&seed) % 64;
+            c.y = memory + 8 * LONGEST + 64 + random_bits(&seed) % 64;
+            fill(c.x, c.n, c.dtype, c.how, &seed);
+            fill(c.y, c.n, c.dtype, random_bits(&seed) % 2 ? c.how : (enum how)(random_bits(&seed) % HOWS), &seed);
+            check_sample(&c, &seed);
+        }
+    free(memory);
+    mpfr_free_cache();
+}
+
+/* Many blocks: sizes that drift from block to block, so that windows are left and chosen anew; the sum is an integer that
+ * 128 bits hold. */
+static void test_long(void **state)
+{
+    (void)state;
+    const size_t n = getenv("TWINRUN_FULL") ? 10000000 : 300000;
+    double *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    uint64_t seed = 5;
+    for (int how = 0; how < 3; how++) {
+        tw_i128 expected = 0;
+        for (size_t i = 0; i < n; i++) {
+            const int shift = how == 0 ? 0 : how == 1 ? (int)(i / 5000 % 40) : (int)(random_bits(&seed) % 48);
+            const int64_t v = (int64_t)random_bits(&seed) >> 12;
+            expected += (tw_i128)v << shift;
+            x[i] = ldexp((double)v, shift - 30);
+        }
+        const char *name;
+        mpfr_t sum;
+        mpfr_init2(sum, 128);
+        mpfr_set_sj(sum, (int64_t)(expected >> 64), MPFR_RNDN);
+        mpfr_mul_2si(sum, sum, 64, MPFR_RNDN);
+        mpfr_add_d(sum, sum, (double)(uint32_t)((uint64_t)expected >> 32) * 4294967296.0, MPFR_RNDN);
+        mpfr_add_d(sum, sum, (double)(uint32_t)expected, MPFR_RNDN);
+        mpfr_mul_2si(sum, sum, -30, MPFR_RNDN);
+        for (size_t i = 0; use_set(i, &name); i++) {
+            struct twin_acc acc;
+            const struct sample c = {.op = TW_SUM, .how = LIKE_SIZED, .dtype = TWIN_F64, .n = n};
+            twin_acc_init(&acc);
+            assert_int_equal(twin_acc_add(&acc, TWIN_F64, x, (int64_t)n, NULL), 0);
+            check_rounded(&acc, sum, &c, name);
+        }
+        mpfr_clear(sum);
+    }
+    free(x);
+    mpfr_free_cache();
+}
+
+/* 3 * 2^60 copies of a number, by merging the accumulator with itself. */
+static void test_huge_count(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    for (int i = 0; i < 200; i++) {
+        const struct sample c = {.op = TW_SQUARE, .how = ANY_FINITE, .dtype = TWIN_F64, .n = 3};
+        double x[3];
+        const char *name;
+        use_set(1, &name);
+        fill((char *)x, 3, TWIN_F64, i ? ANY_FINITE : NEAR_OVERFLOW, &seed);
+        struct twin_acc acc;
+        mpfr_t sum;
+        twin_acc_init(&acc);
+        mpfr_init2(sum, PRECISION);
+        oracle(sum, c.op, c.dtype, (char *)x, NULL, 3);
+        assert_int_equal(add_op(&acc, c.op, c.dtype, x, NULL, 3), 0);
+        for (int doublings = 0; doublings < 60; doublings++)
+            assert_int_equal(twin_acc_merge(&acc, &acc, NULL), 0);
+        mpfr_mul_2ui(sum, sum, 60, MPFR_RNDN);
+        check_rounded(&acc, sum, &c, name);
+        unsigned char bytes[TWIN_ACC_BYTES];
+        twin_acc_write(&acc, bytes);
+        assert_int_equal(twin_acc_read(&acc, bytes, sizeof bytes, NULL), 0);
+        mpfr_clear(sum);
+    }
+    mpfr_free_cache();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mpfr),
+        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_huge_count),
+    };
+    return cmocka_run_group_tests_name("exact sums against MPFR", tests, NULL, NULL);
+}
