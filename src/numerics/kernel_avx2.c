@@ -46,6 +46,11 @@ static inline vd vf_widen(vf x, int part)
     return _mm256_cvtps_pd(part ? _mm256_extractf128_ps(x, 1) : _mm256_castps256_ps128(x));
 }
 
+static inline vd vd_widen(const float *p)
+{
+    return _mm256_cvtps_pd(_mm_loadu_ps(p));
+}
+
 #include "window.h"
 
 WINDOW_SET(avx2);

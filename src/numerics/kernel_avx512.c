@@ -50,6 +50,11 @@ static inline vd vf_widen(vf x, int part)
     return _mm512_cvtps_pd(part ? _mm512_extractf32x8_ps(x, 1) : _mm512_castps512_ps256(x));
 }
 
+static inline vd vd_widen(const float *p)
+{
+    return _mm512_cvtps_pd(_mm256_loadu_ps(p));
+}
+
 #include "window.h"
 
 WINDOW_SET(avx512);

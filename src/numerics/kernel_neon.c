@@ -70,6 +70,11 @@ static inline vd vf_widen(vf x, int part)
     return vcvt_f64_f32(part ? vget_high_f32(x) : vget_low_f32(x));
 }
 
+static inline vd vd_widen(const float *p)
+{
+    return vcvt_f64_f32(vld1_f32(p));
+}
+
 #include "window.h"
 
 WINDOW_SET(neon);

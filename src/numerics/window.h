@@ -8,6 +8,7 @@
  *   vd_bits, vf_bits, vd_from_bits, vf_from_bits  between them, bits unchanged
  *   vi_set32, vi_set64, vi_and, vi_add32, vi_add64, vi_max32, vi_min32 (unsigned), vi_store
  *   load_f16, load_bf16, load_f32  vector of the F floats at p      vf_widen(v, part)    D doubles of it
+ *   vd_widen(p)                                   D doubles of the floats in memory
  *
  * A fold splits the term r at a power of two. Adding M = 1.5 * 2^52 units, for a unit of 2^(top - 51), rounds r to whole
  * units: t = r + M. The bit pattern of t, read as an integer, is then that of M plus the number of units: summing the
@@ -18,6 +19,9 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
+
+/* While some elements are in the first-level cache, those after them come near: else memory would rest meanwhile. */
+#define AHEAD 8192 /* bytes */
 
 struct operand {
     vi max, min;
@@ -70,14 +74,19 @@ INLINE void step_f64(struct folder *f, enum tw_op op, int folds, const double *x
 }
 
 /* F elements. Products of types narrower than f64 are exact. */
-INLINE void step_narrow(struct folder *f, enum tw_op op, int folds, vf (*load)(const unsigned char *),
+INLINE void step_narrow(struct folder *f, enum tw_op op, int folds, vf (*load)(const unsigned char *), size_t size,
                         const unsigned char *x, const unsigned char *y, struct operand *ox, struct operand *oy)
 {
     const vf u = see_vf(load(x), ox, op == TW_ABS);
     const vf v = op == TW_PRODUCT ? see_vf(load(y), oy, 0) : u;
     UNROLL for (int part = 0; part < 2; part++) {
-        const vd a = vf_widen(u, part);
-        fold(f, op == TW_SUM || op == TW_ABS ? a : vd_mul(a, vf_widen(v, part)), 0, folds);
+        /* Floats are loaded again: that is cheaper than to take the vector apart. */
+        const vd a = size == 4 && op != TW_ABS ? vd_widen((const float *)x + part * D) : vf_widen(u, part);
+        if (op == TW_SUM || op == TW_ABS)
+            fold(f, a, 0, folds);
+        else
+            fold(f, vd_mul(a, op == TW_SQUARE ? a : size == 4 ? vd_widen((const float *)y + part * D) : vf_widen(v, part)),
+                 0, folds);
     }
 }
 
@@ -116,8 +125,11 @@ INLINE void window(enum tw_op op, int folds, vf (*load)(const unsigned char *), 
     for (const unsigned char *end = x + n * size; x < end; x += 2 * group * size, y += 2 * group * size)
         UNROLL for (int g = 0; g < 2; g++) {
             const size_t at = (size_t)g * group * size;
+            __builtin_prefetch(x + at + AHEAD, 0, 2);
+            if (op == TW_PRODUCT)
+                __builtin_prefetch(y + at + AHEAD, 0, 2);
             if (load)
-                step_narrow(&f, op, folds, load, x + at, y + at, &ox, &oy);
+                step_narrow(&f, op, folds, load, size, x + at, y + at, &ox, &oy);
             else
                 step_f64(&f, op, folds, (const double *)(x + at), (const double *)(y + at), &ox, &oy);
         }

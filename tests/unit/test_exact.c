@@ -222,7 +222,7 @@ static void check_sample(struct sample *c, uint64_t *seed)
 static void test_mpfr(void **state)
 {
     (void)state;
-    const size_t cases = getenv("TWINRUN_FULL") ? 100000 : 1500;
+    const size_t cases = getenv("TWINRUN_FULL") ? 100000 : 640;
     char *memory = malloc(2 * (8 * LONGEST + 64));
     assert_non_null(memory);
     for (size_t t = 0; t < DTYPES; t++)
