@@ -2,7 +2,7 @@
 /*
  * Time of exact sums over that of a plain loop (eight vector accumulators, the order left to it) over the same numbers.
  * Every round times the plain loop and then the exact sum, so that whatever else the machine does hits both; the median
- * of the rounds' ratios counts. Prints rows `name value unit`. Arguments: --full (more rounds, 1e8 elements).
+ * of the rounds' ratios counts. Prints rows `name value unit`. Arguments: --full (more rounds, 1e8 elements), a job's name.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <twin/exact.h>
 
-#define MAX_ROUNDS 41
+#define MAX_ROUNDS 21
 #define LANES 64 /* eight vectors of eight doubles: AVX-512; sixteen of AVX2 */
 
 static volatile double sink;
@@ -147,6 +147,7 @@ int main(int argc, char **argv)
         {"sum-bf16", plain_sum_bf16, TWIN_BF16, 0, 0},
     };
     const int full = argc > 1 && !strcmp(argv[1], "--full");
+    const char *only = argc > 1 + full ? argv[1 + full] : NULL;
     const int rounds = full ? MAX_ROUNDS : 11;
     const size_t sizes[] = {10000, 1000000, 10000000, 100000000}, most = full ? sizes[3] : sizes[2];
     char *x = aligned_alloc(4096, (most * 8 + 4095) / 4096 * 4096), *y = aligned_alloc(4096, (most * 8 + 4095) / 4096 * 4096);
@@ -158,6 +159,8 @@ int main(int argc, char **argv)
     }
     printf("exact/isa %s name\n", twin_fingerprint_isa());
     for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
+        if (only && strcmp(only, jobs[j].name))
+            continue;
         fill(x, most, jobs[j].dtype, jobs[j].spread);
         fill(y, jobs[j].dot ? most : 1, jobs[j].dtype, jobs[j].spread);
         for (size_t i = 0; i < 4 && sizes[i] <= most; i++)

@@ -79,7 +79,7 @@ static inline void add_digits(struct tw_bins *b, tw_u128 v, int exponent, bool n
     d[0] += ((int64_t)(low & UINT32_MAX) ^ sign) - sign;
     d[1] += ((int64_t)(low >> 32) ^ sign) - sign;
     d[2] += ((int64_t)(middle & UINT32_MAX) ^ sign) - sign;
-    if (v >> 64 || middle >> 32) {
+    if (v >> 64) { /* else middle has at most 31 bits */
         d[3] += ((int64_t)(middle >> 32) ^ sign) - sign;
         d[4] += ((int64_t)high ^ sign) - sign;
     }

@@ -96,7 +96,7 @@ static bool choose(const struct need *n, struct tw_window *w)
     int top = n->top + 1 + SPARE_TOP;
     if (n->zero)
         return true;
-    if (n->low < finest || n->top > 1021)
+    if (n->top > 1021)
         return false;
     if (top > 1022)
         top = 1022;
