@@ -4,12 +4,15 @@
 Environment: TWINRUN_BUILD (build folder, default ./build), TWINRUN_TEST_PYTHON (default: the Python that runs pytest),
 TWINRUN_FULL=1 (also what takes minutes).
 """
+import compileall
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -18,6 +21,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
 FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
+
+
+def pytest_configure(config):
+    """Once, before xdist starts its workers: what they share."""
+    if hasattr(config, "workerinput"):
+        return
+    os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")
+    compileall.compile_dir(ROOT / "python", quiet=2)  # as installed: or each job under test would compile the agent anew
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop("TWINRUN_TEST_SHARED"), ignore_errors=True)
 
 
 class Result:
@@ -46,7 +62,8 @@ class Result:
 def clean_environment(extra=None):
     """The caller's environment without what would change the outcome of a test."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k not in ("PYTHONHASHSEED", "LD_PRELOAD")}
-    env.update(NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1", TERM="dumb", LC_ALL="C.UTF-8")
+    env.update(NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1", TERM="dumb", LC_ALL="C.UTF-8",
+               OMP_WAIT_POLICY="passive")  # several tests at a time: a thread that spins takes a core from another job (a quarter of all time)
     env.update(extra or {})
     return {k: v for k, v in env.items() if v is not None}
 

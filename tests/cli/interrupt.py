@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """interrupt.py FILE COMMAND...: starts COMMAND in a session of its own, sends SIGINT to its process group (as a terminal's
-Ctrl-C does) half a second after FILE has appeared, and prints its exit code. A shell's `&` would have SIGINT ignored."""
+Ctrl-C does) half a second after there is something in FILE, and prints its exit code. A shell's `&` would have SIGINT ignored."""
 import glob
 import os
 import signal
@@ -13,15 +13,16 @@ def main():
     pattern, command = sys.argv[1], sys.argv[2:]
     p = subprocess.Popen(command, start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     deadline = time.monotonic() + 30
-    while not glob.glob(pattern) and p.poll() is None and time.monotonic() < deadline:
+    while not any(os.path.getsize(path) for path in glob.glob(pattern)) and p.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.5)
     os.killpg(p.pid, signal.SIGINT)
     code = p.wait(30)
     print("exit", code if code >= 0 else "by signal %d" % -code, flush=True)
-    time.sleep(0.2)
     try:
-        os.killpg(p.pid, 0)
+        for _ in range(50):  # what was killed with it may need a moment to be gone
+            os.killpg(p.pid, 0)
+            time.sleep(0.1)
         print("something of it still lives")
     except ProcessLookupError:
         pass
