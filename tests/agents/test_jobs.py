@@ -209,13 +209,13 @@ def test_program_that_is_not_executable(twinrun, work):
 @pytest.mark.parametrize("command", ["check", "record"])
 def test_interrupted(command, build, start, train, python, work, home):
     """Ctrl-C in the middle: exit 130, no child left, the trace so far readable."""
-    train(steps=100_000, before="import os, time\nopen('pid', 'w').write(str(os.getpid()))", each="time.sleep(0.05)")
+    train(steps=100_000, before="import os, time\nopen('pid', 'w').write(str(os.getpid()))\nsteps = open('steps', 'w', 1)",
+          each="print(step, file=steps); time.sleep(0.05)")
     env = clean_environment({"TWINRUN_HOME": str(home)})
     process = start([build / "cmd" / "twinrun", command, "--", python, "train.py"], cwd=work, env=env)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not any(home.glob("runs/*/ranks/*.twt")):
+    deadline = time.monotonic() + 60  # 20 steps take a second: the first of them are sealed by then
+    while time.monotonic() < deadline and not ((work / "steps").exists() and (work / "steps").read_text().count("\n") >= 20):
         time.sleep(0.1)
-    time.sleep(2)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, (process.returncode, out, err)

@@ -43,14 +43,14 @@ def job(twinrun, home, script):
     return call
 
 
-def pinned_and_shaken(job, text, name, **kwargs):
+def pinned_and_shaken(job, text, name, natural=True, **kwargs):
     """The contract of a seed: equal with pin, natural without, by the seed with vary. Returns the pinned job."""
     first, again = job(text, name + "=pin", **kwargs), job(text, name + "=pin", **kwargs)
     one, same, other = (job(text, "%s=vary:%d" % (name, seed), **kwargs) for seed in (1, 1, 2))
     assert first.out and first.out == again.out
     assert one.out == same.out and len({first.out, one.out, other.out}) == 3
     assert first.texts(name)[0].startswith("pin ") and one.texts(name)[0].startswith("vary ")
-    assert job(text, **kwargs).out != job(text, **kwargs).out
+    assert not natural or job(text, **kwargs).out != job(text, **kwargs).out
     return first
 
 
@@ -194,7 +194,7 @@ def test_numpy(job, python):
 
 def test_torch_seed(job, python):
     text = "import torch; print(torch.randn(2).tolist()); s = torch.seed(); print(s == torch.initial_seed(), torch.rand(1).item())"
-    first = pinned_and_shaken(job, text, "seed.torch", python=python)
+    first = pinned_and_shaken(job, text, "seed.torch", natural=FULL, python=python)  # test_run_pins.py lets it draw freely
     import torch
     assert first.out.splitlines()[0] == str(torch.randn(2, generator=torch.Generator().manual_seed(0)).tolist())
     assert first.out.splitlines()[1].startswith("True ")

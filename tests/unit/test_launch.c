@@ -259,9 +259,13 @@ static void test_launcher_was_killed(void **state)
     close(ends[1]);
     char c;
     assert_int_equal(read(ends[0], &c, 1), 1);
-    usleep(100000);
     assert_int_equal(twin_run_list(NULL, &dirs, &n, &err), 0);
     assert_int_equal(n, 1);
+    char *stored = tw_path_join(dirs[0], "stdout");
+    struct stat st = {0};
+    for (int i = 0; i < 1000 && !(stat(stored, &st) == 0 && st.st_size == 4); i++)
+        usleep(10000);
+    tw_free(stored);
     assert_int_equal(twin_run_load(dirs[0], &run, &err), 0);
     assert_int_equal(run->outcome, TWIN_RUN_INTERRUPTED);
     assert_non_null(strstr(run->message, "still going on"));
