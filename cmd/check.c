@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "interrupt.h"
+#include "known.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -30,6 +31,12 @@ static const struct tw_option options[] = {
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Arms",
      "step of A at which B begins (a resumed job); found by its weights unless given", FIELD(b_starts_at), 0,
      UINT32_MAX - 1},
+    {"transplant", 0, TW_OPT_STRING, "KIND", NULL, "Transplant",
+     "make every step of the later runs start as it did in a recorded one, and list all origins with their rates: data (batches), rng "
+     "(generator states) or step (both, weights, optimizer state)", FIELD(transplant)},
+    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Transplant", "only these steps; all unless given", FIELD(window)},
+    {"transplant-limit", 0, TW_OPT_BYTES, "BYTES", "4G", "Transplant", "record at most so much (65536, 500M, 4G)",
+     FIELD(transplant_limit)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
      "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
@@ -46,6 +53,7 @@ static const struct tw_option options[] = {
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation",
      FIELD(no_zoom)},
+    {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not look for known cases that look alike", FIELD(no_cases)},
     {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
      FIELD(bisect)},
     {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github)},
@@ -71,6 +79,7 @@ static const struct tw_pair examples[] = {
     {"twinrun check -- python train.py --epochs 1", "three runs, or fewer when they part earlier"},
     {"twinrun check --steps 50 --runs 10 -- torchrun --nproc-per-node=2 train.py", "ten short runs on two ranks"},
     {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'", "is a resumed job the same job?"},
+    {"twinrun check --transplant step --runs 5 -- python train.py", "every place where the job parts, and how often"},
     {"git bisect run twinrun check --bisect -q -- python train.py", "which commit broke it?"},
     {NULL, NULL},
 };
@@ -133,9 +142,20 @@ static int series_at_the_right_level(struct tw_check *c)
     return rc;
 }
 
+/* Does what parted look like a case whose cause is known? */
+static void look_up(const struct tw_check *c, struct tw_known *k)
+{
+    if (c->args.no_cases || c->v->outcome != TWIN_DIFFER || !c->v->first)
+        return;
+    bool resumed = c->arms && c->v->shift != 0;
+    struct twin_signature s = tw_known_signature(c->v->first, resumed ? "resumed" : c->arms ? "two" : "same");
+    tw_known_look_up(c->home, &s, k);
+}
+
 static int print_verdict(struct tw_check *c)
 {
     const char *why;
+    struct tw_known known = {.count = 0};
     char *command = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
     struct tw_verdict_output o = {
         .verb = "check",
@@ -144,18 +164,23 @@ static int print_verdict(struct tw_check *c)
         .json = c->args.json,
         .github = c->args.github,
         .can_zoom = !c->zoomed && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
+        .can_isolate = !c->arms && !c->interrupted && !c->shares_files,
+        .hint = known.hint,
     };
+    look_up(c, &known);
+    o.hint_count = known.count;
     c->printed = true;
     int rc = tw_verdict_print(c->v, (const struct twin_run *const *)c->runs, c->count, &o);
     if (c->v->outcome == TWIN_FAILED && !c->args.json)
         tw_check_show_tail(c->runs[0]);
+    tw_known_free(&known);
     tw_free(command);
     return c->interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
 }
 
 static int check(struct tw_check *c)
 {
-    int rc = series_at_the_right_level(c);
+    int rc = c->args.transplant ? tw_check_transplant(c) : series_at_the_right_level(c);
     if (rc >= 0)
         return rc;
     if (!c->interrupted && !c->out_of_time && !c->trouble) {
@@ -201,6 +226,8 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);
     if (rc < 0)
         rc = choose_arms(&c, &job);
+    if (rc < 0)
+        rc = tw_check_transplant_options(&c.args, c.arms);
     if (rc < 0) {
         tw_interrupt_hold();
         tw_progress_setup(c.args.quiet || c.args.show_output);
@@ -232,6 +259,9 @@ const struct tw_command tw_command_check = {
     "and "
     "four workers, two environments. Each is run by sh -c. When they differ, A is run once more, to tell whether A "
     "repeats itself.\n\n"
+    "With --transplant the first run is as usual and shows how much is to be kept, the second one is recorded, and each step of the others "
+    "starts with its values: one divergence does not hide the next. Every origin is listed with its rate; a boundary whose "
+    "transplant stops the divergence carries it. For PyTorch jobs.\n\n"
     "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at every step of every "
     "run. "
     "What the job prints is stored in the run folders below the home; they stay until twinrun gc deletes them.",

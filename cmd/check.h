@@ -11,11 +11,13 @@
 #include <twin/run.h>
 
 struct tw_check_args {
-    const char *a, *b, *home, *junit, *tolerance;
+    const char *a, *b, *home, *junit, *tolerance, *transplant;
     enum twin_level level;
     uint64_t runs, steps, b_starts_at, sketch_every, max_time;
+    uint64_t transplant_limit;
+    struct tw_window window;
     struct tw_strings ignore;
-    bool all, lossless, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
+    bool no_cases, all, lossless, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
 };
 
 struct tw_check {
@@ -30,6 +32,7 @@ struct tw_check {
     size_t count;
     struct twin_verdict *v;     /* over runs[0..count-1]; NULL before the first comparison */
     bool interrupted, out_of_time, zoomed, printed;
+    bool shares_files;          /* runs found files that earlier ones wrote: said, and a likelier cause than any factor */
     int trouble;                /* exit code to leave with after the verdict on the runs that worked; 0 = none */
     struct tw_watch watch;      /* of the run that goes on, or went on last */
 };
@@ -43,6 +46,13 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
 /* One run. *out is the caller's. */
 int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title, bool live, struct twin_run **out);
 int tw_check_compare(struct tw_check *c);
+
+/* Adds a run to c->runs, which owns it then. */
+int tw_check_keep(struct tw_check *c, struct twin_run *r);
+
+/* ---- check_transplant.c: instead of the series. -1 to go on, or the exit code to leave with. */
+int tw_check_transplant_options(const struct tw_check_args *a, bool arms);
+int tw_check_transplant(struct tw_check *c);
 
 /* ---- check_extra.c */
 void tw_check_zoom(struct tw_check *c);

@@ -171,6 +171,7 @@ void tw_check_shared_files(struct tw_check *c)
             n++;
         }
     }
+    c->shares_files = n > 0;
     char *name = one ? tw_printable(one, strlen(one)) : NULL;
     if (name && n == 1)
         tw_verdict_note(

@@ -119,48 +119,9 @@ static int announce_size(const struct tw_check *c)
     return -1;
 }
 
-/* ---- did the hooks see what goes in? */
-
-static int stop_at_input(void *user, const struct twin_trace_record *r)
-{
-    const struct twin_series *s = twin_trace_series(user, r->series);
-    return s->phase == TWIN_PHASE_DATA || s->phase == TWIN_PHASE_KERNEL || s->kind == TWIN_KIND_VALUE;
-}
-
-static bool trace_saw_input(const char *path)
-{
-    struct twin_trace *t = NULL;
-    if (twin_trace_open(path, &t, NULL) != 0)
-        return false;
-    bool saw = twin_trace_definitions(t, NULL) == 0 && twin_trace_walk(t, stop_at_input, NULL, t, NULL) == 1;
-    twin_trace_close(t);
-    return saw;
-}
-
-static bool is_python(const struct twin_run_process *p)
-{
-    char program[256];
-    const char *argv = p->argv ? p->argv : "";
-    snprintf(program, sizeof program, "%.*s", (int)strcspn(argv, " "), argv);
-    return p->armed && tw_starts(tw_base_name(program), "python");
-}
-
-/* A Python job may compute with bare tensors: no module and no loader shows what goes in, the operation level does. (A C
- * program shows what it wants to.) */
-static bool no_input_was_seen(const struct twin_run *r)
-{
-    bool python = false;
-    for (size_t i = 0; i < r->process_count; i++)
-        python |= is_python(&r->processes[i]);
-    for (size_t i = 0; python && i < r->trace_count; i++)
-        if (trace_saw_input(r->traces[i]))
-            return false;
-    return python;
-}
-
 /* ---- the series */
 
-static int keep(struct tw_check *c, struct twin_run *r)
+int tw_check_keep(struct tw_check *c, struct twin_run *r)
 {
     struct twin_run **grown = tw_reallocarray(c->runs, c->count + 1, sizeof *grown);
     if (!grown) {
@@ -215,7 +176,7 @@ static int one_run(struct tw_check *c, bool *parted)
         twin_run_free(r);
         return TW_EXIT_TROUBLE;
     }
-    rc = keep(c, r);
+    rc = tw_check_keep(c, r);
     if (rc < 0 && c->count > 1)
         rc = tw_check_compare(c);
     if (rc >= 0)
@@ -249,7 +210,7 @@ int tw_check_series(struct tw_check *c)
             return rc;
         if (c->count == 1 && !c->interrupted && !c->out_of_time) {
             if (c->level == TWIN_LEVEL_TENSORS && c->args.level != TWIN_LEVEL_TENSORS && !tw_run_failed(c->runs[0]) &&
-                no_input_was_seen(c->runs[0]))
+                tw_run_shows_no_input(c->runs[0]))
                 return TW_CHECK_UNSEEN;
             if ((rc = announce_size(c)) >= 0)
                 return rc;

@@ -16,26 +16,33 @@
 #include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_isolate_args, f)
-#define CANDIDATES "all,-affinity"
 
 static const struct tw_option options[] = {
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one: what of it makes its runs part from those of A?", FIELD(b)},
     {"max-runs", 'n', TW_OPT_COUNT, "N", "150", "Budget", "make at most N runs", FIELD(max_runs), 1, 100000},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
+    {"jobs", 'j', TW_OPT_COUNT, "N", "1", "Budget",
+     "make up to N runs at the same time, each in a scratch copy of the working folder (--fresh-dir). They share the machine: causes that "
+     "hang on timing may show more often or less, and what a pin costs is not measured",
+     FIELD(jobs), 1, 64},
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
      FIELD(resume)},
     {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Factors",
-     "the candidates: all, ids from `twinrun factors`, or all,-ID to leave one out; " CANDIDATES " unless given (one core hides a race). "
-     "With --a and --b: what every run holds still; nothing unless given",
+      "the candidates: all (unless given), ids from `twinrun factors`, or all,-ID to leave one out. "
+      "With --a and --b: what every run holds still; nothing unless given",
      FIELD(pin)},
     {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)", FIELD(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+    {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "take text and files that differ for a divergence, too: names, paths, orders of words", FIELD(text)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Known cases", "do not look for known cases that look alike", FIELD(no_cases)},
+    {"save-case", 0, TW_OPT_STRING, "ID", NULL, "Known cases", "when a cause is isolated, write it down as case ID in the home's cases folder",
+     FIELD(save_case)},
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the report as one HTML page (report.html in the search's folder has it in any case)",
      FIELD(html)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object", FIELD(json)},
@@ -55,6 +62,7 @@ static const struct tw_pair exits[] = {
 static const struct tw_pair examples[] = {
     {"twinrun isolate -- python train.py", "what makes it part, and the pin that stops it"},
     {"twinrun isolate --steps 20 --pin threads,torch-deterministic,hash-seed -- python train.py", "short runs, three candidates"},
+    {"twinrun isolate --jobs 4 -- python train.py", "four runs at the same time"},
     {"twinrun isolate --resume -- python train.py", "go on after an interruption"},
     {"twinrun isolate --a 'OMP_NUM_THREADS=1 python train.py' --b 'OMP_NUM_THREADS=4 python train.py --workers 2'",
      "which of the differences makes them part?"},
@@ -68,7 +76,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     struct twin_world all = {0};
     int rc = twin_factors_load(c->args.factor_file, &c->factors, err);
     if (rc == 0)
-        rc = twin_world_parse(&c->factors, c->args.pin ? c->args.pin : CANDIDATES, &all, NULL, err);
+        rc = twin_world_parse(&c->factors, c->args.pin ? c->args.pin : "all", &all, NULL, err);
     if (rc != 0)
         return rc;
     c->factor = tw_calloc(all.count + 1, sizeof *c->factor);
@@ -80,7 +88,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
         /* Every pin is only freed: a value that natural runs never took would try innocents, too. */
-        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true};
+        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true, .last_resort = strcmp(f->id, "affinity") == 0};
     }
     twin_world_free(&all);
     return rc;
@@ -99,11 +107,15 @@ static int html_is_writable(const char *path, struct twin_error *err)
 static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL};
+    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL,
+                                    .parallel = (uint32_t)c->args.jobs};
+    c->args.fresh_dir |= c->args.jobs > 1; /* runs at the same time must not write over each other's files */
     if (c->args.html && html_is_writable(c->args.html, &err) != 0)
         return tw_trouble(&err, "isolate: --html");
     c->home = tw_home_for_runs(c->args.home, "isolate");
     if (!c->home)
+        return TW_EXIT_TROUBLE;
+    if (c->args.save_case && tw_known_may_save(c->home, c->args.save_case) != 0)
         return TW_EXIT_TROUBLE;
     if ((c->args.a ? tw_isolate_arms_open(c, &err) : candidates(c, &err)) != 0)
         return tw_trouble(&err, "isolate");
@@ -126,6 +138,7 @@ static int search(struct tw_isolate *c)
     free(plan);
     if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r, &err) != 0)
         return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->folder);
+    tw_isolate_ask_who(c, r);
     int rc = tw_isolate_report(c, r);
     twin_search_report_free(r);
     return rc;
@@ -138,6 +151,12 @@ static void fini(struct tw_isolate *c)
     for (size_t i = 0; i < c->count; i++)
         tw_free(c->effect[i].text);
     tw_isolate_arms_close(c);
+    for (size_t i = 0; i < c->consumer_count; i++) {
+        for (size_t k = 0; k < c->consumer[i].count; k++)
+            tw_free(c->consumer[i].text[k]);
+        tw_free(c->consumer[i].text);
+    }
+    tw_free(c->consumer);
     tw_free(c->runs);
     tw_free(c->made);
     tw_free(c->effect);
@@ -170,7 +189,7 @@ static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands
 
 static int run(int argc, char **argv)
 {
-    struct tw_isolate c = {.log_fd = -1};
+    struct tw_isolate c = {.log_fd = -1, .level = TWIN_LEVEL_TENSORS};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
     if (rc < 0)
@@ -198,6 +217,8 @@ const struct tw_command tw_command_isolate = {
     "its members must bring it back. Criteria, error rates and budget are fixed before the first run and written to the search's "
     "folder below the home (searches/), where report.html, a page that needs nothing but a browser, lies in the end.\n\n"
     "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.\n\n"
+    "When the first divergence looks like a known case, that is said as a hint. Cases of one's own lie in the home (cases/); --save-case "
+    "writes one. docs/cases.md has the format.\n\n"
     "With --a and --b the factors are what differs between two commands that ought to compute the same: variables (env:NAME), options "
     "(arg:--option), other arguments (arg:N, the N-th), the program. A is compared with itself, B with A; then A is run with some of "
     "the differences as in B, until those are found that make it part. Last, on fresh runs, B with the set as in A must agree with A, and "

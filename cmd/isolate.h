@@ -4,6 +4,7 @@
 /* Inside of twinrun isolate: isolate.c (options, order of events), isolate_runs.c (the runs that the search asks for),
  * isolate_log.c (what makes an interrupted search go on), isolate_result.c (what was found, in words and numbers), isolate_report.c
  * (what is printed and written), isolate_arms.c (--a and --b). */
+#include "known.h"
 #include "options.h"
 #include "watch.h"
 
@@ -18,10 +19,10 @@
 #include <twin/search.h>
 
 struct tw_isolate_args {
-    const char *a, *b, *home, *pin, *factor_file, *html;
-    uint64_t max_runs, max_time, steps;
+    const char *a, *b, *home, *pin, *factor_file, *html, *save_case;
+    uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore;
-    bool fresh_dir, json, quiet, resume;
+    bool fresh_dir, json, no_cases, quiet, resume, text;
 };
 
 /* A run that the search has asked for, found again by its handle. */
@@ -53,9 +54,13 @@ struct tw_isolate {
     size_t run_count;
     struct tw_isolate_made *made;
     size_t made_count;
+    enum twin_level level;                /* operation level when the hooks of the usual one see nothing */
+    bool common_known;                    /* a whole pair of natural runs has said what it met */
     double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
+    struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count; } *consumer; /* of each cause */
+    size_t consumer_count;
     bool interrupted, reported;
 };
 
@@ -67,6 +72,12 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle);
 const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number);
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
+
+/* ---- isolate_vote.c */
+/* v, of a natural pair: did replays show the operation disagreeing with itself? Zooms when v is c->first. */
+bool tw_isolate_disagrees(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference);
+int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const struct twin_search_request *q, struct twin_search_result *out,
+                    struct twin_error *err);
 
 /* ---- isolate_log.c. 0, or an error. */
 /* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the newest one for the same job and
@@ -94,14 +105,21 @@ char *tw_isolate_arms_job(const struct tw_isolate *c);
 char *tw_isolate_arms_next(const struct tw_isolate *c, const struct twin_search_report *r);
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r); /* null without arms */
+/* ---- isolate_who.c */
+/* Who in the job asks for the causes that were found, where that can be asked: one more run for each, kept in c->consumer. */
+void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r);
+
 /* ---- isolate_result.c */
 struct tw_isolate_result {
     struct twin_isolation x; /* its lists and strings belong to the result */
     char **text;
     size_t text_count;
+    struct tw_known known;   /* x.hint points into it */
     bool failed;             /* out of memory */
 };
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *out);
+/* --save-case: the verdict as a case in the home. 0, or TW_EXIT_TROUBLE. */
+int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found);
 void tw_isolate_result_free(struct tw_isolate_result *out);
 
 /* ---- isolate_report.c. Prints; returns the exit code. */

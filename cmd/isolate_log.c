@@ -149,8 +149,9 @@ static json_t *describe(const struct tw_isolate *c)
     for (size_t i = 0; i < c->args.ignore.count; i++)
         json_array_append_new(ignored, tw_json_text(c->args.ignore.items[i]));
     char *cwd = tw_path_absolute(".", NULL);
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o}", "schema", "twinrun.search/1", "argv", argv, "cwd", tw_json_text(cwd), "factors",
-                          factors, "steps", (json_int_t)c->args.steps, "ignore", ignored);
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:b, s:I}", "schema", "twinrun.search/1", "argv", argv, "cwd", tw_json_text(cwd), "factors",
+                          factors, "steps", (json_int_t)c->args.steps, "ignore", ignored, "text", (int)c->args.text, "jobs",
+                          (json_int_t)c->args.jobs); /* the order of the runs hangs on it */
     tw_free(cwd);
     if (c->arms) {
         json_object_set_new(j, "a", tw_json_text(c->args.a));

@@ -51,6 +51,11 @@ static void print_causes(const struct tw_isolate *c, const struct twin_isolation
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         char *cost = twin_isolation_cost_text(&x->cause[i].cost);
         printf("fix       %s: %s\n", f->id, f->fix);
+        for (size_t k = 0; k < x->cause[i].consumer_count; k++) {
+            char *where = tw_printable(x->cause[i].consumer[k], strlen(x->cause[i].consumer[k]));
+            printf("%s%s\n", k ? "          " : "where     ", where ? where : "");
+            tw_free(where);
+        }
         printf("pin       %s   (%s)\n", f->pin, f->how);
         printf("cost      of this pin: %s%s\n", cost ? cost : "", isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
         tw_free(cost);
@@ -105,6 +110,18 @@ static json_t *natural_json(const struct twin_isolation *x)
     return list;
 }
 
+static json_t *hints_json(const struct twin_isolation *x)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < x->hint_count; i++) {
+        const struct twin_hint *h = &x->hint[i];
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:i, s:i}", "id", tw_json_text(h->id), "title", tw_json_text(h->title), "cause",
+                                              tw_json_text(h->cause), "fix", tw_json_text(h->fix), "why", tw_json_text(h->why), "points", (int)h->points,
+                                              "of", (int)h->of));
+    }
+    return list;
+}
+
 static json_t *contrasts_json(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     json_t *list = json_array();
@@ -114,14 +131,22 @@ static json_t *contrasts_json(const struct tw_isolate *c, const struct twin_sear
     return list;
 }
 
+static json_t *consumers(const struct twin_isolation_cause *x)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < x->consumer_count; i++)
+        json_array_append_new(list, tw_json_text(x->consumer[i]));
+    return list;
+}
+
 static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *found, const struct twin_search_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_search_cause *x = &r->cause[i];
         const struct twin_factor *f = c->factor[x->candidate];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
-                                              "fix", f->fix, "necessary", arm(&x->necessary), "failed", (json_int_t)x->failed, "sufficient", arm(&x->sufficient), "p_value",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
+                                              "fix", f->fix, "where", consumers(&found->cause[i]), "necessary", arm(&x->necessary), "failed", (json_int_t)x->failed, "sufficient", arm(&x->sufficient), "p_value",
                                               tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted), "cost_ratio",
                                               tw_json_number(found->cause[i].cost.ratio), "cost", cost_json(&found->cause[i].cost), "alternatives", ids(c, &x->alternatives)));
     }
@@ -144,14 +169,15 @@ static const char *contract_word(enum twin_search_outcome o)
 static int print_json(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     return tw_json_print(json_pack(
-        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
+        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
         "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason", twin_search_outcome_name(r->outcome), "causes", causes(c, x, r), "runs_used",
         (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta", tw_json_number(c->plan.beta), "first", first_json(c), "bound",
         tw_json_number(r->bound), "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted, "rate", tw_json_number(r->rate),
         "low", tw_json_number(r->rate_low), "high", tw_json_number(r->rate_high), "unit", r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "runs", "unit_why",
         r->unit_why ? r->unit_why : "", "tested", ids(c, &r->tested), "dropped", ids(c, &r->dropped), "left_out", ids(c, &r->left_out), "suspects",
         ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder), "classes", classes_json(x), "natural",
-        natural_json(x), "contrasts", contrasts_json(c, r), "next", *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r)));
+        natural_json(x), "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
+        *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r)));
 }
 
 int tw_isolate_json_error(int code)
@@ -187,6 +213,11 @@ static int print_text(const struct tw_isolate *c, const struct twin_isolation *x
         tw_isolate_arms_print(c, r);
     else
         print_causes(c, x, r);
+    for (size_t i = 0; i < x->hint_count && i < 1; i++) {
+        char *hint = twin_hint_text(&x->hint[i]);
+        printf("hint      %s\n", hint ? hint : "");
+        tw_free(hint);
+    }
     for (size_t i = 0; i < x->note_count; i++)
         printf("note      %s\n", x->note[i]);
     if (*x->next)
@@ -202,13 +233,14 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
         [TWIN_SEARCH_OUTSIDE] = TW_EXIT_INCONCLUSIVE,  [TWIN_SEARCH_HARDWARE] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE, [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED, [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
+        [TWIN_SEARCH_UNSEEN] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_UNSTEADY] = TW_EXIT_INCONCLUSIVE,
     };
     struct tw_isolate_result found;
     tw_isolate_result(c, r, &found);
     c->reported = true;
     int rc = c->args.json ? print_json(c, &found.x, r) : print_text(c, &found.x, r);
-    int page = write_page(c, &found);
+    int page = write_page(c, &found), saved = c->args.save_case ? tw_isolate_save_case(c, &found) : 0;
     tw_isolate_result_free(&found);
-    return rc || page ? TW_EXIT_TROUBLE : code[r->outcome];
+    return rc || page || saved ? TW_EXIT_TROUBLE : code[r->outcome];
 }

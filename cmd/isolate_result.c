@@ -74,7 +74,7 @@ static size_t times(const struct tw_isolate *c, const struct twin_search_set *pi
 /* The pin's, from runs that differ in this pin alone: Hodges and Lehmann's shift of the logarithms is a ratio of times. */
 static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r, size_t cause)
 {
-    struct twin_isolation_cost cost = {NAN, NAN, NAN, NAN, 0, 0};
+    struct twin_isolation_cost cost = {NAN, NAN, NAN, NAN, 0, 0, c->args.jobs > 1};
     struct twin_search_set with = {{0}}, without;
     struct twin_estimate shift;
     for (size_t i = 0; i < r->cause_count; i++)
@@ -82,7 +82,7 @@ static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const str
     without = with;
     without.word[r->cause[cause].candidate / 64] &= ~(UINT64_C(1) << r->cause[cause].candidate % 64);
     double *x = list(o, c->log.count, sizeof *x), *y = list(o, c->log.count, sizeof *y);
-    if (x && y) {
+    if (x && y && !cost.shared) {
         cost.with = times(c, &with, x);
         cost.without = times(c, &without, y);
     }
@@ -113,6 +113,11 @@ static void causes(struct tw_isolate_result *o, const struct tw_isolate *c, cons
             .pinned_trials = from->sufficient.trials, .pinned_parted = from->sufficient.parted,
             .p = from->p, .p_adjusted = from->p_adjusted, .cost = cost_of(o, c, r, i),
         };
+        for (size_t k = 0; k < c->consumer_count; k++)
+            if (c->consumer[k].factor == f) {
+                x->cause[i].consumer = (const char *const *)c->consumer[k].text;
+                x->cause[i].consumer_count = c->consumer[k].count;
+            }
     }
 }
 
@@ -128,6 +133,34 @@ static void contrasts(struct tw_isolate_result *o, const struct tw_isolate *c, c
     for (size_t i = 0; x->contrast && i < r->test_count; i++) {
         const struct twin_search_test *t = &r->test[i];
         x->contrast[x->contrast_count++] = (struct twin_isolation_contrast){names(o, c, &t->freed, "nothing"), t->compared, t->parted, t->step, layer_of(t->layer)};
+    }
+}
+
+/* Natural runs with the same pins on make one row. The first of them was compared with nothing. */
+static void pins_alone(struct tw_isolate_result *o, const struct tw_isolate *c)
+{
+    struct twin_isolation *x = &o->x;
+    x->pins = list(o, c->log.count, sizeof *x->pins);
+    for (size_t i = 0; x->pins && i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
+        if (e->purpose != TWIN_FOR_CONFIRM || !m)
+            continue;
+        const char *pinned = names(o, c, &m->pinned, "nothing");
+        size_t at = 0;
+        while (at < x->pins_count && strcmp(x->pins[at].factors, pinned) != 0)
+            at++;
+        struct twin_isolation_contrast *row = &x->pins[at];
+        if (at == x->pins_count) {
+            *row = (struct twin_isolation_contrast){.factors = pinned, .step = -1, .layer = ""};
+            x->pins_count++;
+        }
+        row->compared += e->result.steps > 0 || e->result.parted;
+        if (e->result.parted && !row->parted && e->result.status == TWIN_ENDED_WELL) {
+            row->step = e->result.step;
+            row->layer = layer_of(e->result.layer);
+        }
+        row->parted |= e->result.parted;
     }
 }
 
@@ -204,12 +237,14 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
 static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
-    const char **note = list(o, c->count + 1 + TW_ISOLATE_ARMS_NOTES, sizeof *note);
+    const char **note = list(o, c->count + 2 + TW_ISOLATE_ARMS_NOTES, sizeof *note);
     for (size_t i = 0; note && i < c->count; i++)
         if (c->effect[i].effect == TWIN_EFFECT_FAILED)
             note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : ""));
     if (note && c->unseen)
         note[x->note_count++] = own(o, tw_printf("not everything was seen: %s", c->unseen));
+    if (note && c->args.jobs > 1)
+        note[x->note_count++] = own(o, tw_printf("up to %u runs at a time shared this machine: a cause that hangs on timing may show more often or less than in a run by itself", (unsigned)c->args.jobs));
     for (size_t i = 0; note && c->arms && i < TW_ISOLATE_ARMS_NOTES; i++) {
         char *text = tw_isolate_arms_note(c, i);
         if (text)
@@ -218,6 +253,48 @@ static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const
     x->dropped = names(o, c, &r->dropped, "");
     x->suspects = r->outcome == TWIN_SEARCH_ISOLATED ? "" : names(o, c, &r->suspects, "");
     x->note = note;
+}
+
+/* ---- known cases */
+
+/* The signature of what was found; its factors are a list of the result's. */
+static struct twin_signature signature(const struct twin_isolation *x, const char *arms, const char **factors)
+{
+    struct twin_signature s = tw_known_signature(x->first, arms);
+    for (size_t i = 0; i < x->cause_count; i++)
+        factors[i] = x->cause[i].factor;
+    s.factors = factors;
+    s.factor_count = x->cause_count;
+    return s;
+}
+
+static void known_cases(struct tw_isolate_result *o, const struct tw_isolate *c)
+{
+    struct twin_isolation *x = &o->x;
+    const char **factors = x->first && !c->args.no_cases ? list(o, x->cause_count, sizeof *factors) : NULL;
+    if (!factors)
+        return;
+    struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
+    tw_known_look_up(c->home, &s, &o->known);
+    x->hint = o->known.hint;
+    x->hint_count = o->known.count;
+    tw_free(factors);
+}
+
+int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found)
+{
+    const struct twin_isolation *x = &found->x;
+    if (x->cause_count == 0 || !x->first) {
+        tw_say("isolate: --save-case: no case was written, since no cause was isolated");
+        return 0;
+    }
+    const char **factors = tw_calloc(x->cause_count, sizeof *factors);
+    if (!factors)
+        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM, .message = "out of memory"}, "isolate: --save-case");
+    struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
+    int rc = tw_known_save(c->home, c->args.save_case, &s, x->sentence, x->cause[0].title, x->cause[0].fix);
+    tw_free(factors);
+    return rc;
 }
 
 /* ---- sentences */
@@ -245,6 +322,7 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     case TWIN_SEARCH_UNSTEADY: tw_buf_puts(&b, "A does not repeat itself: whatever is changed would seem to be to blame"); break;
     case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(&b, "The search was interrupted: no verdict yet"); break;
     case TWIN_SEARCH_JOB_FAILS: tw_buf_puts(&b, c->arms ? "A fails: nothing can be compared with it" : "The job fails in every natural run"); break;
+    case TWIN_SEARCH_UNSEEN: tw_buf_puts(&b, "The runs differ in text or files only, which may be harmless; --text takes that for a divergence"); break;
     }
     return tw_buf_steal(&b);
 }
@@ -262,6 +340,8 @@ static char *next(const struct tw_isolate *c, const struct twin_search_report *r
         tw_buf_printf(&b, "twinrun isolate --resume -- %s", job);
     } else if (r->outcome == TWIN_SEARCH_NOT_ENOUGH && r->need) {
         tw_buf_printf(&b, "twinrun isolate --resume --max-runs %u -- %s", r->need, job);
+    } else if (r->outcome == TWIN_SEARCH_UNSEEN) {
+        tw_buf_printf(&b, "twinrun isolate --text -- %s", job);
     } else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE) {
         tw_buf_printf(&b, "twinrun check --all --runs 10 -- %s", job);
     }
@@ -299,9 +379,11 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
         tw_isolate_arms_look_back(c);
     causes(o, c, r);
     contrasts(o, c, r);
+    pins_alone(o, c);
     runs(o, c);
     natural_runs(o, c);
     notes(o, c, r);
+    known_cases(o, c);
 }
 
 void tw_isolate_result_free(struct tw_isolate_result *o)
@@ -312,10 +394,11 @@ void tw_isolate_result_free(struct tw_isolate_result *o)
     tw_free(o->text);
     tw_free(x->cause);
     tw_free(x->contrast);
+    tw_free(x->pins);
     tw_free(x->run);
     tw_free(x->natural);
     tw_free((void *)(uintptr_t)x->note);
-    tw_free(x->hint);
+    tw_known_free(&o->known);
     twin_class_tree_free(&x->tree);
     *o = (struct tw_isolate_result){{0}};
 }

@@ -6,6 +6,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "workers.h"
 
 #include "base.h"
 
@@ -141,6 +142,20 @@ static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, co
     return twin_compare(pair, 2, &o, v, err);
 }
 
+/* A run that was cut where it parted has not said everything, and is no evidence against what the others said. */
+static void note_common(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, bool cut, struct twin_search_set *same)
+{
+    bool common[TWIN_SEARCH_FACTORS] = {false};
+    if (cut)
+        memset(common, true, sizeof common);
+    else
+        twin_factors_common(a, b, c->factor, c->count, common);
+    c->common_known |= !cut;
+    for (size_t i = 0; i < c->count; i++)
+        if (common[i])
+            same->word[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 /* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the usual class of runs from a rare one. */
 static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struct twin_run *r)
 {
@@ -148,7 +163,7 @@ static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struc
         struct twin_verdict *v = NULL;
         if (c->runs[i].world != world || compare_pair(c, c->runs[i].run, r, &v, NULL) != 0)
             continue;
-        bool differ = v->outcome == TWIN_DIFFER;
+        bool differ = v->outcome == TWIN_DIFFER || (c->args.text && v->unjudged);
         twin_verdict_free(v);
         if (!differ)
             return c->runs[i].handle;
@@ -157,29 +172,37 @@ static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struc
 }
 
 static int compare(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference,
-                   const struct twin_run *r, struct twin_search_result *out, struct twin_error *err)
+                   const struct twin_run *r, bool cut, struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_verdict *v = NULL;
     int rc = compare_pair(c, reference, r, &v, err);
     if (rc != 0)
         return rc;
     const struct twin_finding *f = v->first;
-    out->parted = v->outcome == TWIN_DIFFER;
+    out->blind = v->outcome == TWIN_INCONCLUSIVE && v->unjudged;
+    out->parted = v->outcome == TWIN_DIFFER || (out->blind && c->args.text);
     out->steps = v->steps_compared;
     if (out->parted && f) {
         out->layer = twin_search_layer(f->layer);
         out->step = f->step_a;
         out->steps = (uint64_t)f->step_a + 1;
+    } else if (out->parted) {
+        out->layer = twin_search_layer("artifact");
+        out->steps = 1;
     }
     if (out->parted && !c->arms)
         out->agrees = agreeing(c, world_digest(c, q), r);
+    if (q->purpose == TWIN_FOR_BASELINE)
+        note_common(c, reference, r, cut, &out->same);
     note_unseen(c, v);
     if (c->arms)
         tw_isolate_arms_learn(c, q, r, v);
     bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : q->purpose == TWIN_FOR_BASELINE);
     if (wanted)
         c->first = v;
-    else
+    if (out->parted && q->purpose == TWIN_FOR_BASELINE)
+        out->disagrees = tw_isolate_disagrees(c, v, reference);
+    if (!wanted)
         twin_verdict_free(v);
     return 0;
 }
@@ -213,35 +236,57 @@ static void title_of(const struct tw_isolate *c, const struct twin_search_reques
     snprintf(title, 64, "run %-3u %-9s %2zu pinned ", q->number, twin_search_purpose_name(q->purpose), pinned);
 }
 
-static int launch(struct tw_isolate *c, const struct twin_search_request *q, char *const *argv, const struct twin_world_plan *p,
-                  const struct twin_run *reference, struct tw_watch *watch, struct twin_run **out, struct twin_error *err)
+/* From the request to the result. */
+struct making {
+    const struct twin_run *reference; /* NULL: none */
+    struct twin_world world;
+    struct tw_watch watch;
+    struct twin_run *run;             /* NULL: not made */
+};
+
+static struct tw_watch watch_for(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, size_t at_once)
 {
-    char title[64];
-    title_of(c, q, title);
-    *watch = (struct tw_watch){.title = title, .expected_s = c->natural_s};
-    if (q->may_cut && (!c->arms || tw_isolate_arms_may_cut(c)))
-        watch->reference = reference;
-    watch->how.ignore = c->args.ignore.items;
-    watch->how.ignore_count = c->args.ignore.count;
+    struct tw_watch w = {.expected_s = c->natural_s};
+    /* The first pair of natural runs goes on to the end: what neither met cannot be the cause. */
+    if (q->may_cut && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
+        w.reference = reference;
+    w.how.ignore = c->args.ignore.items;
+    w.how.ignore_count = c->args.ignore.count;
     if (c->natural_s > 0)
-        watch->deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9);
+        w.deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER * (double)at_once + AT_LEAST_S) * 1e9);
+    return w;
+}
+
+/* Starts the run: waits for its end, or, with workers, leaves that to them. */
+static int launch(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct tw_workers *workers, struct twin_error *err)
+{
+    char *mix[4], *const *argv = c->arms ? mix : c->argv;
+    struct twin_world_plan p = {.cpu = -1};
     struct twin_launch_options o = {
-        .argv = argv,
         .home = c->home,
         .label = twin_search_purpose_name(q->purpose),
-        .level = TWIN_LEVEL_TENSORS,
+        .level = c->level,
         .agents = true,
         .max_steps = (uint32_t)c->args.steps,
         .window_last = UINT32_MAX,
         .fresh_dir = c->args.fresh_dir,
         .stdin_spool = c->spool,
         .on_tick = tw_watch_tick,
-        .user = watch,
+        .user = &m->watch,
     };
-    twin_world_plan_apply(p, &o);
-    int rc = twin_launch(&o, out, err);
-    watch->title = NULL;
-    tw_progress_clear();
+    int rc = c->arms ? tw_isolate_arms_command(c, q, mix, err) : 0;
+    if (rc == 0)
+        rc = twin_world_plan(&m->world, argv, &p, err);
+    if (rc == 0)
+        rc = twin_world_plan_apart(&p, &m->world, err);
+    if (rc == 0 && q->purpose == TWIN_FOR_BASELINE && !c->arms)
+        rc = twin_world_plan_watch(&p, err);
+    o.argv = argv;
+    if (rc == 0) {
+        twin_world_plan_apply(&p, &o);
+        rc = workers ? tw_workers_start(workers, &o, &m->watch, err) : twin_launch(&o, &m->run, err);
+    }
+    twin_world_plan_free(&p);
     return rc;
 }
 
@@ -263,69 +308,159 @@ static enum twin_search_status status_of(const struct twin_run *r, const struct 
     return tw_run_failed(r) ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
 }
 
+static int make(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once, struct making *m, struct tw_workers *workers,
+                struct twin_error *err)
+{
+    char title[64];
+    *m = (struct making){.reference = q->reference ? tw_isolate_find(c, q->reference) : NULL};
+    if (q->reference && !m->reference)
+        return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
+    if (m->reference)
+        c->level = m->reference->level;
+    title_of(c, q, title);
+    m->watch = watch_for(c, q, m->reference, at_once);
+    m->watch.title = title;
+    int rc = world_of(c, q, &m->world);
+    if (rc == 0)
+        rc = launch(c, q, m, workers, err);
+    m->watch.title = NULL;
+    if (!workers)
+        tw_progress_clear();
+    return rc;
+}
+
+/* Takes from a run what it shows; keeps it. */
+static int learn(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct twin_search_result *out, struct twin_error *err)
+{
+    struct twin_run *r = m->run;
+    int rc = 0;
+    *out = (struct twin_search_result){.status = status_of(r, &m->watch), .layer = -1, .handle = handle_of(r)};
+    if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !m->watch.stopped_parted && out->status == TWIN_ENDED_WELL)
+        c->natural_s = fmax(c->natural_s, r->wall_s);
+    if (c->arms)
+        tw_isolate_arms_learn(c, q, r, NULL);
+    else
+        learn_effects(c, &m->world, r);
+    if (m->reference && out->status == TWIN_ENDED_WELL)
+        rc = compare(c, q, m->reference, r, m->watch.stopped_parted, out, err);
+    bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
+    if (rc == 0 && badly && m->reference) {
+        out->parted = true; /* its reference did end well */
+        out->layer = twin_search_layer("environment");
+    }
+    if (rc == 0)
+        rc = remember_made(c, q, &m->watch);
+    if (rc == 0)
+        say_run(c, q, r, out);
+    if (rc == 0)
+        rc = keep(c, r, world_digest(c, q));
+    if (rc == 0)
+        m->run = NULL;
+    return rc;
+}
+
+static void unmake(struct making *m)
+{
+    twin_run_free(m->run);
+    tw_free(m->world.setting);
+}
+
 static int one(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
 {
-    struct twin_world w = {0};
-    struct twin_world_plan p = {.cpu = -1};
-    struct twin_run *r = NULL;
-    struct tw_watch watch;
-    const struct twin_run *reference = q->reference ? tw_isolate_find(c, q->reference) : NULL;
-    *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1};
-    if (q->reference && !reference)
-        return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
-    char *mix[4], *const *argv = c->arms ? mix : c->argv;
+    struct making m;
+    uint64_t began = tw_monotonic_ns();
+    int rc = make(c, q, 1, &m, NULL, err);
+    if (rc == 0)
+        rc = learn(c, q, &m, out, err);
+    unmake(&m);
+    out->seconds = (double)(tw_monotonic_ns() - began) * 1e-9;
+    return rc;
+}
+
+/* The first run shows whether the usual level sees anything; if not, it is made once more at the level that does. */
+static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    int rc = one(c, q, out, err);
+    const struct twin_run *r = rc == 0 && !q->reference && c->level == TWIN_LEVEL_TENSORS && out->status == TWIN_ENDED_WELL && !tw_interrupted()
+                                   ? tw_isolate_find(c, out->handle) : NULL;
+    if (!r || q->purpose != TWIN_FOR_BASELINE || !tw_run_shows_no_input(r))
+        return rc;
+    c->level = TWIN_LEVEL_OPS;
+    double seconds = out->seconds;
+    rc = one(c, q, out, err);
+    out->seconds += seconds;
+    return rc;
+}
+
+static int vote(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    struct twin_world w;
     int rc = world_of(c, q, &w);
-    if (rc == 0 && c->arms)
-        rc = tw_isolate_arms_command(c, q, mix, err);
     if (rc == 0)
-        rc = twin_world_plan(&w, argv, &p, err);
-    if (rc == 0)
-        rc = launch(c, q, argv, &p, reference, &watch, &r, err);
-    twin_world_plan_free(&p);
-    if (rc == 0) {
-        out->status = status_of(r, &watch);
-        out->seconds = r->wall_s;
-        out->handle = handle_of(r);
-        if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !watch.stopped_parted && out->status == TWIN_ENDED_WELL)
-            c->natural_s = fmax(c->natural_s, r->wall_s);
-        if (c->arms)
-            tw_isolate_arms_learn(c, q, r, NULL);
-        else
-            learn_effects(c, &w, r);
-        if (reference && out->status == TWIN_ENDED_WELL)
-            rc = compare(c, q, reference, r, out, err);
-        bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
-        if (rc == 0 && badly && reference) {
-            out->parted = true; /* its reference did end well */
-            out->layer = twin_search_layer("environment");
-        }
-        if (rc == 0)
-            rc = remember_made(c, q, &watch);
-        if (rc == 0)
-            say_run(c, q, r, out);
-        if (rc == 0)
-            rc = keep(c, r, world_digest(c, q));
-        if (rc != 0)
-            twin_run_free(r);
-    }
+        rc = tw_isolate_vote(c, &w, q, out, err);
     tw_free(w.setting);
+    return rc;
+}
+
+/* What is learnt is learnt in the order of the requests, whichever run ends first. */
+static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct tw_workers *w, struct twin_search_result *out,
+                     struct twin_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        struct tw_worker *worker = &w->worker[i];
+        if (worker->rc == TWIN_EINTR) {
+            c->interrupted = true;
+        } else if (worker->rc != 0) {
+            rc = rc ? rc : twin_error_set(err, worker->rc, "%s", worker->err.message);
+        } else {
+            m[i].run = worker->run;
+            m[i].watch = worker->watch;
+            worker->run = NULL;
+            int one_rc = learn(c, &q[i], &m[i], &out[i], err);
+            rc = rc ? rc : one_rc;
+            c->interrupted |= one_rc == 0 && out[i].status == TWIN_NOT_ENDED;
+        }
+    }
+    c->interrupted |= w->interrupted || tw_interrupted();
+    return rc;
+}
+
+/* The runs of a batch count as long as the batch took: that is what they cost of --max-time. */
+static int several(struct tw_isolate *c, const struct twin_search_request *q, size_t n, struct twin_search_result *out, struct twin_error *err)
+{
+    struct tw_workers w;
+    char title[64];
+    size_t begun = 0;
+    uint64_t began = tw_monotonic_ns();
+    struct making *m = tw_calloc(n, sizeof *m);
+    if (!m)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", n);
+    int rc = tw_workers_open(&w, n, err);
+    for (; rc == 0 && begun < n; begun++)
+        rc = make(c, &q[begun], n, &m[begun], &w, err);
+    if (rc == 0) {
+        snprintf(title, sizeof title, "runs %u to %u %s", q[0].number, q[n - 1].number, twin_search_purpose_name(q[0].purpose));
+        tw_workers_wait(&w, title, c->natural_s);
+        rc = learn_all(c, q, m, &w, out, err);
+    }
+    tw_workers_close(&w);
+    for (size_t i = 0; i < begun; i++) {
+        unmake(&m[i]);
+        out[i].seconds = (double)(tw_monotonic_ns() - began) * 1e-9;
+    }
+    tw_free(m);
     return rc;
 }
 
 int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n, struct twin_search_result *out, struct twin_error *err)
 {
     struct tw_isolate *c = user;
-    int rc = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
-        if (rc != 0 || c->interrupted)
-            continue;
-        if (request[i].purpose == TWIN_FOR_VOTE) { /* single operations cannot be sent to another core yet: no vote is no evidence */
-            out[i] = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = request[i].reference};
-            continue;
-        }
-        rc = one(c, &request[i], &out[i], err);
-        c->interrupted |= tw_interrupted() || (rc == 0 && out[i].status == TWIN_NOT_ENDED);
-    }
+    if (n > 1)
+        return several(c, request, n, out, err);
+    int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err) : one_at_the_right_level(c, request, out, err);
+    c->interrupted |= tw_interrupted() || (rc == 0 && out->status == TWIN_NOT_ENDED);
     return rc;
 }

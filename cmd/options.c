@@ -58,6 +58,23 @@ static int parse_days(const char *s, double *out)
     return 0;
 }
 
+static int parse_bytes(const char *s, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    char digits[24];
+    size_t n = strspn(s, "0123456789");
+    const char *unit = s[n] ? strchr(units, s[n] & ~0x20) : NULL;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (n == 0 || n >= sizeof digits || (s[n] && (!unit || s[n + 1])))
+        return TWIN_EINVAL;
+    memcpy(digits, s, n);
+    digits[n] = '\0';
+    if (tw_parse_u64(digits, (UINT64_MAX - 1) >> shift, out) != 0)
+        return TWIN_EINVAL;
+    *out <<= shift;
+    return 0;
+}
+
 static int parse_window(const char *s, struct tw_window *out)
 {
     char first[24];
@@ -115,6 +132,10 @@ static int store(const struct tw_option *o, const char *value, void *args, char 
     case TW_OPT_DAYS:
         snprintf(text, 96, "a number of days such as 7 or 0.5");
         rc = parse_days(value, field);
+        break;
+    case TW_OPT_BYTES:
+        snprintf(text, 96, "a number of bytes such as 65536, 500M or 4G");
+        rc = parse_bytes(value, field);
         break;
     case TW_OPT_LIST:
         snprintf(text, 96, "a text (and memory to keep it)");

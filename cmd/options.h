@@ -29,6 +29,7 @@ enum tw_option_type {
     TW_OPT_COUNT,   /* uint64_t in min..max */
     TW_OPT_SECONDS, /* uint64_t; 90, 90s, 10m, 2h */
     TW_OPT_DAYS,    /* double >= 0, in days */
+    TW_OPT_BYTES,   /* uint64_t; 65536, 500M, 4G (powers of 1024) */
     TW_OPT_LIST,    /* struct tw_strings; may be repeated */
     TW_OPT_LEVEL,   /* enum twin_level */
     TW_OPT_WINDOW   /* struct tw_window; first:last */

@@ -144,3 +144,40 @@ void tw_shell_argv(const char *text, char *argv[4])
     argv[2] = (char *)text;
     argv[3] = NULL;
 }
+
+/* ---- did the hooks see what goes in? */
+
+static int stop_at_input(void *user, const struct twin_trace_record *r)
+{
+    const struct twin_series *s = twin_trace_series(user, r->series);
+    return s->phase == TWIN_PHASE_DATA || s->phase == TWIN_PHASE_KERNEL || s->kind == TWIN_KIND_VALUE;
+}
+
+static bool trace_saw_input(const char *path)
+{
+    struct twin_trace *t = NULL;
+    if (twin_trace_open(path, &t, NULL) != 0)
+        return false;
+    bool saw = twin_trace_definitions(t, NULL) == 0 && twin_trace_walk(t, stop_at_input, NULL, t, NULL) == 1;
+    twin_trace_close(t);
+    return saw;
+}
+
+static bool is_python(const struct twin_run_process *p)
+{
+    char program[256];
+    const char *argv = p->argv ? p->argv : "";
+    snprintf(program, sizeof program, "%.*s", (int)strcspn(argv, " "), argv);
+    return p->armed && tw_starts(tw_base_name(program), "python");
+}
+
+bool tw_run_shows_no_input(const struct twin_run *r)
+{
+    bool python = false;
+    for (size_t i = 0; i < r->process_count; i++)
+        python |= is_python(&r->processes[i]);
+    for (size_t i = 0; python && i < r->trace_count; i++)
+        if (trace_saw_input(r->traces[i]))
+            return false;
+    return python;
+}

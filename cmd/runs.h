@@ -19,6 +19,9 @@ void tw_run_totals(const struct twin_run *r, struct tw_run_totals *t);
 const char *tw_run_state(const struct twin_run *r, char text[32]);
 /* By its own fault: not when twinrun or Ctrl-C ended it. */
 bool tw_run_failed(const struct twin_run *r);
+/* A Python job may compute with bare tensors: no module and no loader shows what goes in, the operation level does. (A C program
+ * shows what it wants to.) */
+bool tw_run_shows_no_input(const struct twin_run *r);
 /* --home, or the default. malloc'ed; NULL when out of memory. */
 char *tw_home(const char *option);
 /* The same, absolute, made when missing. NULL when runs cannot be written there: command's complaint was said. */

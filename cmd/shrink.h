@@ -11,7 +11,7 @@
 #include <twin/compare.h>
 #include <twin/run.h>
 
-enum { TW_KNOBS_MAX = 16, TW_WAYS_MAX = 3 };
+enum { TW_KNOBS_MAX = 16, TW_WAYS_MAX = 3, TW_RUNS_MAX = 128 /* classes of one setting */ };
 
 enum tw_knob_kind { TW_KNOB_RANKS, TW_KNOB_ARGUMENT, TW_KNOB_ENV };
 
@@ -27,7 +27,7 @@ struct tw_knob {
 /* One way of running the job. steps 0: to its end. */
 struct tw_shrink_setting { uint64_t steps, value[TW_KNOBS_MAX]; };
 
-/* What comparisons with the first run of a setting showed. */
+/* What the runs of a setting showed. Comparisons are with its usual class of runs. */
 struct tw_shrink_evidence {
     uint64_t trials, parted;        /* comparisons; those that parted as the whole job did (of the whole job: all) */
     uint32_t first_step, last_step; /* smallest and largest step at which these parted */
@@ -68,6 +68,7 @@ struct tw_shrink {
     char *steps_why;                   /* why there are not fewer steps; NULL */
     uint64_t steps_why_at;             /* the number of steps that it is about */
     uint32_t earliest_step;            /* at which any comparison has parted */
+    char *given_back;                  /* the smallest setting that did not stand up to fresh runs, and how; NULL */
     bool interrupted, out_of_budget, reported;
 };
 

@@ -113,6 +113,8 @@ static void print_parted(const struct tw_shrink *c)
         printf("note      not confirmed on fresh runs: the budget ended\n");
     if (c->interrupted || c->out_of_budget)
         printf("note      %s; there may be a smaller one\n", c->interrupted ? "interrupted" : "the budget ended");
+    if (c->given_back)
+        printf("note      %s\n", c->given_back);
     print_zoom_notes(confirmed(c) ? &c->confirmed : &c->baseline);
     char *command = check_command(c);
     printf("command   %s\n", command ? command : "");
@@ -172,12 +174,13 @@ static int print_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome)
     static const char *const outcomes[] = {"shrunk", "not-shrunk", "no-divergence", "inconclusive"};
     const struct tw_shrink_evidence *b = &c->baseline;
     char *command = b->parted ? check_command(c) : NULL;
-    json_t *j = json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "schema", "twinrun.shrink/1", "outcome",
+    json_t *j = json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "schema", "twinrun.shrink/1", "outcome",
                           outcomes[outcome], "command", tw_json_text(command), "steps", "from", (json_int_t)b->steps, "value",
                           (json_int_t)(c->now.steps ? c->now.steps : b->steps), "why", tw_json_text(c->steps_why), "knobs", knobs(c), "first_before",
                           first_json(b), "first", first_json(&c->confirmed), "baseline", evidence(b), "confirmed",
                           confirmed(c) ? evidence(&c->confirmed) : json_null(), "bound",
-                          tw_json_number(b->parted || !b->trials ? 1.0 : twin_stats_zero_bound(b->trials, CONFIDENCE)), "runs_used", (json_int_t)c->runs_used,
+                          tw_json_number(b->parted || !b->trials ? 1.0 : twin_stats_zero_bound(b->trials, CONFIDENCE)), "given_back",
+                          tw_json_text(c->given_back), "runs_used", (json_int_t)c->runs_used,
                           "budget_ended", c->out_of_budget);
     tw_free(command);
     return tw_json_print(j);

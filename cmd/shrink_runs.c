@@ -11,7 +11,6 @@
 
 #include "base.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -106,27 +105,35 @@ static void note_other(struct tw_shrink_evidence *e, const struct twin_finding *
     tw_free(what);
 }
 
+/* Runs that agree. The largest class is the usual one: when the first run is the odd one out, everything parts from it. */
+struct class { struct twin_run *first; uint64_t members; };
+struct classes { struct class at[TW_RUNS_MAX]; size_t count; };
+
 /* Keeps the verdict when it is among the first. */
 static void count_parted(struct tw_shrink *c, struct tw_shrink_evidence *e, const struct twin_run *reference, struct twin_verdict **v)
 {
     const char *why;
     uint32_t step = (*v)->first->step_a;
-    e->first_step = e->parted && e->first_step < step ? e->first_step : step;
-    e->last_step = e->parted && e->last_step > step ? e->last_step : step;
-    c->earliest_step = e == &c->baseline || e->first_step < c->earliest_step ? e->first_step : c->earliest_step;
-    if (!e->parted)
+    size_t i = 0;
+    while (i < TW_WAYS_MAX && e->verdict[i])
+        i++;
+    e->first_step = i && e->first_step < step ? e->first_step : step;
+    e->last_step = i && e->last_step > step ? e->last_step : step;
+    c->earliest_step = (e == &c->baseline && !i) || e->first_step < c->earliest_step ? e->first_step : c->earliest_step;
+    if (!i)
         e->can_zoom = tw_zoom_is_useful(*v, reference, &why);
-    if (e->parted < TW_WAYS_MAX) {
-        e->verdict[e->parted] = *v;
+    if (i < TW_WAYS_MAX) {
+        e->verdict[i] = *v;
         *v = NULL;
     }
-    e->parted++;
 }
 
+enum pair { AGREE, PARTED, ELSEWHERE };
+
 static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const struct twin_run *a, const struct twin_run *b, struct tw_shrink_evidence *e,
-                   struct twin_error *err)
+                   enum pair *pair, struct twin_error *err)
 {
-    const struct twin_run *pair[2] = {a, b};
+    const struct twin_run *two[2] = {a, b};
     struct twin_compare_options o = {
         .steps_given = s->steps > 0,
         .steps = (uint32_t)s->steps,
@@ -134,19 +141,47 @@ static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const
         .ignore_count = c->args.ignore.count,
     };
     struct twin_verdict *v = NULL;
-    int rc = twin_compare(pair, 2, &o, &v, err);
+    int rc = twin_compare(two, 2, &o, &v, err);
     if (rc != 0)
         return rc;
-    e->trials++;
     const struct twin_finding *f = v->outcome == TWIN_DIFFER ? v->first : NULL;
+    *pair = !f ? AGREE : e == &c->baseline || tw_shrink_known(c, f) ? PARTED : ELSEWHERE;
     if (v->outcome == TWIN_INCONCLUSIVE && v->unseen_count && !e->unseen)
         e->unseen = tw_strdup(v->unseen[0]);
-    if (f && e != &c->baseline && !tw_shrink_known(c, f))
+    if (*pair == ELSEWHERE)
         note_other(e, f);
-    else if (f)
+    else if (*pair == PARTED)
         count_parted(c, e, a, &v);
     twin_verdict_free(v);
     return 0;
+}
+
+/* Puts a run into the class of the first run that it agrees with. Takes r. */
+static int sort_in(struct tw_shrink *c, const struct tw_shrink_setting *s, struct classes *k, struct twin_run *r, struct tw_shrink_evidence *e,
+                   struct twin_error *err)
+{
+    enum pair pair = PARTED;
+    uint64_t all = 0, largest = 0;
+    size_t i = 0;
+    int rc = 0;
+    for (; rc == 0 && i < k->count; i++) {
+        rc = compare(c, s, k->at[i].first, r, e, &pair, err);
+        if (rc != 0 || pair != PARTED)
+            break;
+    }
+    if (rc == 0 && pair == AGREE)
+        k->at[i].members++;
+    if (rc == 0 && pair == PARTED && k->count < TW_RUNS_MAX)
+        k->at[k->count++] = (struct class){r, 1};
+    else
+        twin_run_free(r);
+    for (i = 0; i < k->count; i++) {
+        all += k->at[i].members;
+        largest = k->at[i].members > largest ? k->at[i].members : largest;
+    }
+    e->trials++;
+    e->parted = all - largest;
+    return rc;
 }
 
 /* ---- the trial */
@@ -185,33 +220,36 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s, stru
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_shrink_command m;
-    struct twin_run *reference = NULL;
+    struct classes *k = tw_calloc(1, sizeof *k);
     bool broken = false, whole = e == &c->baseline;
-    int rc = tw_shrink_command(c, s, &m);
-    if (rc != 0)
-        twin_error_set(&err, rc, "out of memory");
+    int rc = k ? tw_shrink_command(c, s, &m) : TWIN_ENOMEM;
+    if (rc != 0) {
+        tw_free(k);
+        return tw_trouble(&(struct twin_error){.code = rc}, "shrink");
+    }
     *e = (struct tw_shrink_evidence){0};
-    while (rc == 0 && !broken && (!reference || !decided(&rule, e, whole)) && may_go_on(c)) {
+    while (rc == 0 && !broken && (!k->count || !decided(&rule, e, whole)) && may_go_on(c)) {
         bool stuck;
-        struct twin_run *r = launch(c, s, &m, reference, &stuck, &err);
+        struct twin_run *r = launch(c, s, &m, k->count ? k->at[0].first : NULL, &stuck, &err);
         if (!r) {
             rc = err.code;
         } else if (c->interrupted || c->out_of_budget) {
             twin_run_free(r);
-        } else if (!reference) {
-            reference = r;
+        } else if (k->count) {
+            rc = sort_in(c, s, k, r, e, &err);
+        } else {
+            k->at[k->count++] = (struct class){r, 1};
             broken = !works(e, r, stuck);
+            if (whole)
+                c->natural_s = r->wall_s;
             if (broken && whole)
                 tw_say("shrink: the job does not work as it is: %s%s%s", e->other ? e->other : "", *r->message ? ": " : "", r->message);
-        } else {
-            rc = compare(c, s, reference, r, e, &err);
-            twin_run_free(r);
         }
-        if (whole && reference)
-            c->natural_s = fmax(c->natural_s, reference->wall_s);
     }
-    *answer = broken ? TW_SHRINK_FAILS : e->parted >= rule.need ? TW_SHRINK_STAYS : reference && decided(&rule, e, whole) ? TW_SHRINK_GONE : TW_SHRINK_UNKNOWN;
-    twin_run_free(reference);
+    *answer = broken ? TW_SHRINK_FAILS : e->parted >= rule.need ? TW_SHRINK_STAYS : k->count && decided(&rule, e, whole) ? TW_SHRINK_GONE : TW_SHRINK_UNKNOWN;
+    for (size_t i = 0; i < k->count; i++)
+        twin_run_free(k->at[i].first);
+    tw_free(k);
     tw_shrink_command_free(&m);
     return rc == 0 ? 0 : tw_trouble(&err, "shrink: cannot run the job");
 }

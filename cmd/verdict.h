@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <twin/compare.h>
+#include <twin/report.h>
 
 struct tw_verdict_output {
     const char *verb;          /* "check", "diff", "zoom" */
@@ -12,6 +13,9 @@ struct tw_verdict_output {
     const char *junit;         /* file to write, or NULL */
     bool json, github;
     bool can_zoom;             /* a zoom may add to this verdict: suggest it */
+    bool can_isolate;     /* the cause is not known and the job can be run again: suggest twinrun isolate */
+    const struct twin_hint *hint;
+    size_t hint_count;
 };
 
 /* Prints the verdict in every form that was asked for. Returns the exit code that belongs to it. */

@@ -117,65 +117,64 @@ static bool parted(const struct twin_run *a, const struct twin_run *b, int64_t s
     return differ;
 }
 
-/* Two reruns that part, or NULLs. One reference, then as many counterparts as it takes. */
+/* Two reruns, the last of as many counterparts as it took. */
 struct pair {
     struct twin_run *a, *b;
+    bool parted;
 };
 
 static void forget(struct pair *p)
 {
     twin_run_free(p->a);
     twin_run_free(p->b);
-    *p = (struct pair){NULL, NULL};
+    *p = (struct pair){NULL, NULL, false};
 }
 
 static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2], const char *what,
                      struct pair *out, struct twin_error *err)
 {
     uint32_t step[2] = {v->first->step_a, v->first->step_b};
-    struct pair p = {NULL, NULL};
+    struct pair p = {NULL, NULL, false};
     char title[48];
-    bool found = false;
     snprintf(title, sizeof title, "%s a", what);
     int rc = launch(z, z->base_a, step[0], op[0], title, &p.a, err);
-    for (int i = 0; rc == 0 && i < ATTEMPTS && !found && !z->interrupted; i++) {
+    for (int i = 0; rc == 0 && i < ATTEMPTS && !p.parted && !z->interrupted; i++) {
         twin_run_free(p.b);
         p.b = NULL;
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
         rc = launch(z, z->base_b, step[1], op[1], title, &p.b, err);
-        found = rc == 0 && !z->interrupted && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
+        p.parted = rc == 0 && !z->interrupted && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
         z->interrupted |= tw_interrupted();
     }
-    if (found)
-        *out = p;
-    else
-        forget(&p);
+    *out = p;
     return rc;
 }
 
 /*
  * First every operation of the window is fingerprinted, which names the suspect. Then the pair is run once more with
- * the suspect's values kept and itself replayed on its inputs: counts, ulp, and whether it agrees with itself. When
- * that second pair does not part, the first one's answer stands.
+ * the suspect's values kept and itself replayed on its inputs: counts, ulp, and whether it agrees with itself, here and
+ * on another core. When that second pair does not part, the first one's answer stands, but its replays still count.
  */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err)
 {
-    struct pair first = {NULL, NULL}, second = {NULL, NULL};
+    struct pair first = {NULL, NULL, false}, second = {NULL, NULL, false};
     char *op[2] = {NULL, NULL};
     int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
-    if (rc == 0 && !first.a && !z->interrupted)
+    if (rc == 0 && !first.parted && !z->interrupted)
         tw_verdict_note(v,
                         "zoom: %d reruns of step %u at operation level did not part: it is rare, or watching every "
                         "operation hides it",
                         ATTEMPTS, v->first->step_a);
-    if (rc == 0 && first.a)
+    if (rc == 0 && first.parted)
         rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
     z->interrupted |= tw_interrupted();
     if (rc == 0 && op[0] && !z->interrupted)
         rc = make_pair(v, z, (const char *const *)op, "replay", &second, err);
-    if (rc == 0 && first.a)
-        rc = twin_compare_zoom(v, second.a ? second.a : first.a, second.a ? second.b : first.b, err);
-    z->parted = first.a != NULL;
+    if (rc == 0 && first.parted)
+        rc = twin_compare_zoom(v, second.parted ? second.a : first.a, second.parted ? second.b : first.b, err);
+    if (rc == 0 && first.parted && second.b && !second.parted)
+        rc = twin_compare_replays(v, second.a, second.b, err);
+    z->parted = first.parted;
     forget(&first);
     forget(&second);
     tw_free(op[0]);

@@ -19,6 +19,7 @@ struct tw_factor_state tw_factors[TW_FACTORS];
 
 static _Atomic int reading;  /* 0 not yet, 1 somebody reads, 2 read */
 static char fault[256];      /* what was not understood, for the constructor to write down */
+static bool watched;         /* TWINRUN_WATCH */
 static pid_t owner;          /* whose counts these are: not a vfork child's */
 static bool told;
 
@@ -136,6 +137,11 @@ static void read_once(void)
     const char *dir = getenv("TWINRUN_RUN_DIR");
     if (dir && dir[0] == '/')
         read_factors(getenv("TWINRUN_FACTORS"));
+    watched = dir && dir[0] == '/' && getenv("TWINRUN_WATCH");
+    for (int f = TW_ENTROPY; watched && f <= TW_DIRECTORY; f++) {
+        int unread = TW_FACTOR_UNREAD;
+        atomic_compare_exchange_strong(&tw_factors[f].mode, &unread, TW_FACTOR_COUNT);
+    }
 #ifndef TW_LIBC_HOOKS
     for (int f = 0; f < TW_FACTORS; f++)
         if (atomic_exchange(&tw_factors[f].mode, TW_FACTOR_OFF) > TW_FACTOR_OFF)
@@ -160,7 +166,7 @@ bool tw_factor_armed_slow(enum tw_factor f)
 bool tw_factors_any(void)
 {
     for (int f = 0; f < TW_FACTORS; f++)
-        if (tw_factor_armed((enum tw_factor)f))
+        if (tw_factor_armed((enum tw_factor)f) && atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) != TW_FACTOR_COUNT)
             return true;
     return false;
 }
@@ -170,7 +176,7 @@ static void say_first(enum tw_factor f)
 {
     struct tw_guard g;
     char key[32];
-    if (!tw_agent_config.run_dir[0] || !tw_guard_enter(&g))
+    if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_COUNT || !tw_agent_config.run_dir[0] || !tw_guard_enter(&g))
         return;
     snprintf(key, sizeof key, "effect.%s", tw_factor_names[f]);
     tw_folder_factor(key, tw_factors[f].text);
@@ -186,14 +192,20 @@ void tw_factor_count(enum tw_factor f)
 bool tw_factor_take(enum tw_factor f, const char *what)
 {
     tw_factor_count(f);
-    if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) != TW_FACTOR_AUDIT)
+    int mode = atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed);
+    if (mode > TW_FACTOR_AUDIT)
         return true;
     struct tw_guard g;
-    if (tw_guard_enter(&g)) {
+    if (mode == TW_FACTOR_AUDIT && tw_guard_enter(&g)) {
         tw_audit_record(f, what);
         tw_guard_leave(&g);
     }
     return false;
+}
+
+uint64_t tw_agent_factor_calls(int f)
+{
+    return f >= 0 && f < TW_FACTORS ? atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed) : 0;
 }
 
 /* ---- the library of hot functions */
@@ -265,14 +277,17 @@ void tw_factors_before_fork(void)
 
 void tw_factors_child_after_fork(void)
 {
-    if (!tw_factors_any())
+    if (!tw_factors_any() && !watched)
         return;
     owner = (pid_t)syscall(SYS_getpid);
     told = false;
     for (int f = 0; f < TW_FACTORS; f++)
         atomic_store_explicit(&tw_factors[f].calls, 0, memory_order_relaxed);
     tw_audit_forget();
+    tw_watch_forget();
     tw_schedule_forget();
+    if (!tw_factors_any())
+        return;
     tw_stream_child_after_fork();
     tw_schedule_boundary(TW_AT_START);
 }
@@ -284,7 +299,7 @@ static void report(tw_note_sink *sink, void *user, bool all)
     for (int f = 0; f < TW_FACTORS; f++) {
         char key[32], value[96];
         unsigned long long calls = atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed);
-        if (atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) <= TW_FACTOR_OFF || (!calls && !all))
+        if (atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) <= TW_FACTOR_COUNT || (!calls && !all))
             continue;
         snprintf(key, sizeof key, "factor.%s", tw_factor_names[f]);
         snprintf(value, sizeof value, "%s, %llu call%s", tw_factors[f].text, calls, calls == 1 ? "" : "s");
@@ -318,6 +333,8 @@ void tw_factors_end(void)
         return;
     told = true;
     report(into_folder, NULL, false);
+    if (watched)
+        tw_watch_report(into_folder, NULL);
     tw_guard_leave(&g);
 }
 

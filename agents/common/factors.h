@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum tw_factor { TW_ENTROPY, TW_CLOCK, TW_DIRECTORY, TW_MALLOC, TW_SCHEDULE, TW_FACTORS };
-enum tw_factor_mode { TW_FACTOR_UNREAD, TW_FACTOR_OFF, TW_FACTOR_AUDIT, TW_FACTOR_PIN, TW_FACTOR_VARY };
+enum tw_factor_mode { TW_FACTOR_UNREAD, TW_FACTOR_OFF, TW_FACTOR_COUNT, TW_FACTOR_AUDIT, TW_FACTOR_PIN, TW_FACTOR_VARY };
 
 struct tw_factor_state {
     _Atomic int mode;       /* enum tw_factor_mode */
@@ -35,14 +35,14 @@ static inline bool tw_factor_armed(enum tw_factor f)
 }
 
 /* For an armed factor: counts this use and, in audit mode, writes down who it was. True when the hook answers by itself (pin,
- * vary), false when the original does (audit). what: a literal. Keeps errno. */
+ * vary), false when the original does (audit, count). what: a literal. Keeps errno. */
 bool tw_factor_take(enum tw_factor f, const char *what);
 void tw_factor_count(enum tw_factor f); /* only counts */
 static inline bool tw_factor_varies(enum tw_factor f)
 {
     return atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_VARY;
 }
-bool tw_factors_any(void); /* is any armed? */
+bool tw_factors_any(void); /* is any armed, and more than counted? */
 
 /* ---- for agents/common */
 struct twin_writer;
@@ -91,6 +91,12 @@ enum tw_boundary { TW_AT_START, TW_AT_CREATE, TW_AT_LOCK, TW_AT_COND, TW_AT_BARR
 void tw_schedule_boundary(enum tw_boundary kind); /* perhaps a delay, as the thread's stream says */
 void tw_schedule_forget(void);
 void tw_schedule_report(tw_note_sink *sink, void *user);
+
+/* watch.c: TWINRUN_WATCH, which arms entropy, clock and directory to be counted where nothing else is asked of them. */
+void tw_watch_entry(const void *dir, const char *name); /* the next entry of a directory; NULL: its end */
+void tw_watch_unseen(void);                             /* a directory was read where we cannot see it */
+void tw_watch_forget(void);                             /* in a forked child */
+void tw_watch_report(tw_note_sink *sink, void *user);
 
 extern const char *const tw_factor_names[TW_FACTORS];
 #endif

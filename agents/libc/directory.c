@@ -194,11 +194,24 @@ static struct listing *serve(DIR *d, const char *what)
     return l ? l : ordered(what) ? listing_of(d) : NULL;
 }
 
+static bool counted(void)
+{
+    return atomic_load_explicit(&tw_factors[TW_DIRECTORY].mode, memory_order_relaxed) == TW_FACTOR_COUNT && !tw_agent_inside;
+}
+
+static struct dirent *watched(DIR *d, struct dirent *e)
+{
+    tw_watch_entry(d, e ? e->d_name : NULL);
+    return e;
+}
+
 struct dirent *readdir(DIR *d)
 {
     struct listing *l = serve(d, "readdir");
-    if (!l)
+    if (!l && !counted())
         return real_readdir()(d);
+    if (!l)
+        return watched(d, real_readdir()(d));
     if (l->at < l->n)
         return l->entries[l->at++];
     if (l->end_errno)
@@ -214,8 +227,12 @@ struct dirent64 *readdir64(DIR *d)
 static int read_next(DIR *d, struct dirent *entry, struct dirent **result)
 {
     struct listing *l = serve(d, "readdir_r");
-    if (!l)
-        return real_readdir_r()(d, entry, result);
+    if (!l) {
+        int rc = real_readdir_r()(d, entry, result);
+        if (counted())
+            watched(d, rc == 0 ? *result : NULL);
+        return rc;
+    }
     *result = NULL;
     if (l->at == l->n)
         return l->end_errno;
@@ -266,6 +283,8 @@ int scandir(const char *restrict path, struct dirent ***restrict list, filter_fn
 {
     if (!order && ordered("scandir"))
         order = chosen_order();
+    else if (!order && counted())
+        tw_watch_unseen();
     return real_scandir()(path, list, filter, order);
 }
 

@@ -71,6 +71,38 @@ struct twin_compare_options {
     bool arms;                             /* commands differ: argv, printed command lines and run counts are not findings */
 };
 
+/* What made the steps of a run start as those of the recorded one did. */
+enum twin_transplant_kind {
+    TWIN_TRANSPLANT_NONE,
+    TWIN_TRANSPLANT_DATA,   /* batches, as loaders deliver them */
+    TWIN_TRANSPLANT_RNG,    /* generator states */
+    TWIN_TRANSPLANT_STEP    /* both, and weights, buffers, optimizer state */
+};
+const char *twin_transplant_name(enum twin_transplant_kind k); /* data|rng|step */
+int twin_transplant_parse(const char *s, enum twin_transplant_kind *out); /* TWIN_EINVAL */
+
+/* An origin with its rate over the steps that started equal. */
+struct twin_origin {
+    struct twin_finding *finding;          /* where it was first seen */
+    uint64_t steps_differing, steps;       /* k of n steps, over all transplanted runs */
+    size_t runs_differing;                 /* transplanted runs in which it was seen */
+    double rate, low, high;                /* Clopper-Pearson, 95% */
+};
+
+struct twin_transplant {
+    enum twin_transplant_kind kind;
+    uint32_t first, last;                  /* the window, as far as the runs went */
+    size_t runs;                           /* transplanted ones */
+    uint64_t steps;                        /* of the window, over all of them */
+    uint64_t unequal;                      /* of those, started with other weights all the same: not judged for what they compute */
+    uint64_t left_out;                     /* of those, could not be transplanted: not judged at all */
+    struct twin_origin *origin; size_t origin_count; /* the most frequent first */
+    bool stopped;                          /* nothing parted but what was replaced: the boundary carries the divergence */
+};
+
+/* What replaying the suspect operation on its recorded inputs showed, also in turns on two cores. */
+enum twin_replay { TWIN_REPLAY_UNKNOWN, TWIN_REPLAY_AGREES, TWIN_REPLAY_DISAGREES /* with itself */, TWIN_REPLAY_BY_CORE };
+
 struct twin_verdict {
     enum twin_verdict_outcome outcome;
     enum twin_verdict_outcome bitwise;     /* without the tolerance */
@@ -90,11 +122,14 @@ struct twin_verdict {
     struct twin_class *classes; size_t class_count;
     struct twin_gap_range *gaps; size_t gap_count;
     char **unseen; size_t unseen_count;    /* why not "same": what was not covered, by name */
+    bool unjudged;                         /* among these: text or files that do differ, neither as noise nor as numbers do */
     char **armed, **unarmed; size_t armed_count, unarmed_count;
     uint64_t lost_records;
     double overhead_ratio;                 /* largest over runs; NaN when not known */
     int64_t shift; bool shift_found;
     char **notes; size_t note_count;
+    struct twin_transplant *transplant;    /* NULL: none */
+    enum twin_replay replay;               /* of the zoom's suspect */
 };
 
 /* Compares runs[1..] with runs[0]. */
@@ -102,10 +137,22 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
                  struct twin_verdict **out, struct twin_error *err);
 /* Merges what a zoom pair (operation level, same window) shows into v->first: op, site, role, counts, ulp. */
 int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err);
+/* Only what replays in a pair of reruns showed of the operation that v->first names: a pair that did not part tells that, too. */
+int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err);
 /* Names the operation at which a zoom pair parts, as TWINRUN_ZOOM_OP wants it for a second rerun that keeps its values and
  * replays it: *op_a and *op_b are malloc'ed, or NULL when no operation that both made is to blame. v is not changed. */
 int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, char **op_a, char **op_b,
                          struct twin_error *err);
+
+struct twin_transplant_options {
+    enum twin_transplant_kind kind;
+    uint32_t first, last;                  /* steps whose start was replaced */
+    const char *const *ignore; size_t ignore_count;
+};
+/* Judges each step of runs[1..], which were given the values of runs[0] at the start of each: fills v->transplant, adds notes. Runs
+ * that part only there make the outcome "differ". TWIN_EINVAL: in one of them nothing was replaced. */
+int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const *runs, size_t n, const struct twin_transplant_options *o,
+                            struct twin_error *err);
 void twin_verdict_free(struct twin_verdict *v);
 
 /* While run b is still going on: has it parted from a, and at which step? Cheap enough to be called each tick. Of the options,

@@ -75,4 +75,13 @@ enum twin_effect { TWIN_EFFECT_UNKNOWN, TWIN_EFFECT_IN_FORCE, TWIN_EFFECT_NOT_US
 struct twin_world_effect { enum twin_effect effect; char *text; /* "pinned, 12 calls", or why it failed */ };
 int twin_world_effects(const struct twin_world *w, const struct twin_run *run, struct twin_world_effect **out, struct twin_error *err);
 void twin_world_effects_free(struct twin_world_effect *e, size_t count);
+
+/* Lets a run say which sources of variation it meets (TWINRUN_WATCH). For worlds in which nothing is set. */
+int twin_world_plan_watch(struct twin_world_plan *p, struct twin_error *err);
+/* Python draws its hash salt from the system's random bytes, so that a pin of `entropy` alone holds it, too. In an experiment each
+ * factor is to be held by its own pin: where w pins the one and leaves the other free, the salt is drawn here. */
+int twin_world_plan_apart(struct twin_world_plan *p, const struct twin_world *w, struct twin_error *err);
+/* out[i]: neither of two watched runs met factor[i], or both met it with one value: it cannot be what makes them part. All false
+ * when a process of theirs has not said everything (killed, without the agent, or no memory). */
+void twin_factors_common(const struct twin_run *a, const struct twin_run *b, const struct twin_factor *const *factor, size_t count, bool *out);
 #endif

@@ -10,11 +10,13 @@
 #include <stdint.h>
 #include <twin/compare.h>
 #include <twin/error.h>
+#include <twin/report.h>
 
 /* Time with the pin over time without it; NaN where it is not known. */
 struct twin_isolation_cost {
     double ratio, low, high, confidence; /* low, high: NaN from too few runs for any interval */
     size_t with, without;                /* runs */
+    bool shared;                         /* not known because runs shared the machine */
 };
 
 struct twin_isolation_cause {
@@ -23,12 +25,13 @@ struct twin_isolation_cause {
     const char *alternatives;           /* other pins that did the same; "" */
     uint64_t free_trials, free_parted, pinned_trials, pinned_parted;
     double p, p_adjusted;
+    const char *const *consumer; size_t consumer_count; /* who in the job asks for it: "train.py:12, 3 calls: seed = os.urandom(4)" */
     struct twin_isolation_cost cost;
 };
 
-/* One row of the hypothesis table: in the pinned world, these factors were set free. */
+/* One row of a hypothesis table: with these factors free, or pinned, do runs part? */
 struct twin_isolation_contrast {
-    const char *freed;
+    const char *factors;
     uint64_t compared;
     bool parted;
     int64_t step;      /* at which the runs parted; -1: they did not, or it is not known */
@@ -46,9 +49,6 @@ struct twin_isolation_run {
     double seconds;
 };
 
-/* A case that was seen before and looks alike. */
-struct twin_isolation_hint { const char *id, *title, *cause, *fix, *why; };
-
 enum twin_isolation_mood { TWIN_MOOD_FOUND, TWIN_MOOD_CLEAN, TWIN_MOOD_OPEN, TWIN_MOOD_TROUBLE };
 
 struct twin_isolation {
@@ -57,12 +57,13 @@ struct twin_isolation {
     const char *command, *folder, *next; /* next: a command, or "" */
     const struct twin_finding *first; /* of the natural runs; NULL: none */
     struct twin_isolation_cause *cause; size_t cause_count;
-    struct twin_isolation_contrast *contrast; size_t contrast_count;
+    struct twin_isolation_contrast *pins; size_t pins_count;         /* natural runs with only these pinned */
+    struct twin_isolation_contrast *contrast; size_t contrast_count; /* all pinned but these */
     struct twin_isolation_run *run; size_t run_count;
     struct twin_class_tree tree;    /* of the natural runs: indices into `natural` */
     uint32_t *natural; size_t natural_count; /* their numbers */
     size_t natural_left_out;        /* natural runs that were not sorted, because there are so many or their folders are gone */
-    struct twin_isolation_hint *hint; size_t hint_count;
+    const struct twin_hint *hint; size_t hint_count;
     const char *const *note; size_t note_count;
     const char *dropped, *suspects; /* pins under which the job fails; factors whose influence was shown, not confirmed; "" */
     double alpha, beta;

@@ -13,6 +13,9 @@
 #include <twin/error.h>
 #include <twin/run.h>
 
+/* A known case that looks like this divergence: a hint, no proof. All strings borrowed. */
+struct twin_hint { const char *id, *title, *cause, *fix, *why; unsigned points, of; /* why: what agrees */ };
+
 struct twin_report {
     const struct twin_verdict *verdict;
     const struct twin_run *const *runs;   /* the runs that were compared, the reference first */
@@ -22,6 +25,8 @@ struct twin_report {
     bool color;                           /* text only: ANSI colours */
     unsigned width;                       /* text only: columns; 0 = 80, at least 40 */
     bool can_zoom;                        /* text only: a zoom may name the operation, so suggest it */
+    bool can_isolate;                     /* text only: the cause is not known and the command can be run again, so suggest it */
+    const struct twin_hint *hint; size_t hint_count; /* best first */
 };
 
 /* What a person reads: what parted, where, what was still equal just before it, what to try next. Fits one screen.
@@ -34,6 +39,9 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
 
 /* One JUnit test suite with one test case: a failure for "differ", an error for "error", skipped for "inconclusive". */
 int twin_report_junit(const struct twin_report *r, char **out, struct twin_error *err);
+
+/* "seen before: TITLE (id): CAUSE Remedy: FIX", as a hint. malloc'ed (tw_free); NULL: no memory. */
+char *twin_hint_text(const struct twin_hint *h);
 
 /* GitHub workflow commands: one ::error, ::warning or ::notice line, at the source line of the first finding when known. */
 int twin_report_github(const struct twin_report *r, char **out, struct twin_error *err);

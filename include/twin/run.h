@@ -142,6 +142,7 @@ struct twin_parts {
     char *agent_library;  /* libtwinrun.so, absolute; NULL when not found */
     char *python_dir;     /* folder to put into PYTHONPATH so that `import twinrun` works; NULL when not found */
     char *site_dir;       /* folder with our sitecustomize.py; NULL when not found */
+    char *cases_dir;      /* folder of the known cases; NULL when not found */
     char *hot_library;    /* libtwinrun_hot.so beside agent_library; NULL when not found */
 };
 int twin_parts_find(struct twin_parts *out, struct twin_error *err);

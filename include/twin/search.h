@@ -37,6 +37,7 @@ struct twin_candidate {
     enum twin_factor_unit unit; /* how it acts: once per run or at every step */
     bool can_pin;               /* false: never pinned, so it can only be "outside the pins" */
     bool settable;              /* a pin takes values, all of which natural runs could take (seeds); else it is only freed (races) */
+    bool last_resort;           /* pinned only when runs part under all other pins: it would hide causes from them (one processor, races) */
     bool can_vary;              /* can be shaken: used instead of freeing when the natural rate is low */
 };
 
@@ -102,6 +103,7 @@ enum twin_search_vote { TWIN_VOTE_UNKNOWN, TWIN_VOTE_OPERATION /* disagrees with
 struct twin_search_result {
     enum twin_search_status status; /* a run that did not end well counts as parted where its reference did */
     bool parted;                    /* from its reference */
+    bool blind;                     /* not parted, but they differ in something that could not be judged (text, files) */
     bool disagrees;                 /* parted, and replay or transplant showed the operation itself disagreeing */
     int32_t layer;                  /* of the first divergence; -1: unknown */
     uint32_t step;                  /* of the first divergence */
@@ -138,7 +140,8 @@ enum twin_search_outcome {
     TWIN_SEARCH_UNEXPLAINED,   /* the pinned world is clean, but no set of candidates brings the divergence back */
     TWIN_SEARCH_INTERRUPTED,   /* go on with the same log */
     TWIN_SEARCH_JOB_FAILS,     /* the job fails in every natural run; of two arms: A does */
-    TWIN_SEARCH_UNSTEADY       /* of two arms: A does not repeat itself */
+    TWIN_SEARCH_UNSTEADY,      /* of two arms: A does not repeat itself */
+    TWIN_SEARCH_UNSEEN         /* natural runs differ in what could not be judged, and in nothing else */
 };
 const char *twin_search_outcome_name(enum twin_search_outcome o);
 

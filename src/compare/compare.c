@@ -230,6 +230,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
             v->shift_found = r.shift_found;
             for (size_t u = 0; u < r.unknown.n; u++)
                 tw_cmp_unseen(c, "%s", r.unknown.s[u]);
+            v->unjudged |= r.unknown.n > 0;
         }
         adopt_benign(c, &r);
         tw_pair_result_free(&r);

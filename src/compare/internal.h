@@ -44,6 +44,8 @@ bool tw_cmp_room(struct tw_cmp *c, void *array_pointer, size_t count, size_t *ro
 /* True when "phase/kind/name", or the bare name, matches one of the --ignore patterns. */
 bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind, const char *name);
 
+void tw_cmp_append_notes(struct tw_cmp *c); /* moves c->notes behind the notes that c->v has already */
+
 /* ---- process.c: the traces of a run, and which of them correspond */
 struct tw_proc {
     struct twin_trace *trace;

@@ -99,3 +99,19 @@ bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kin
             return true;
     return false;
 }
+
+void tw_cmp_append_notes(struct tw_cmp *c)
+{
+    struct twin_verdict *v = c->v;
+    char **grown = tw_reallocarray(v->notes, v->note_count + c->notes.n + 1, sizeof *grown);
+    if (!grown) {
+        c->oom = true;
+        return;
+    }
+    v->notes = grown;
+    for (size_t i = 0; i < c->notes.n; i++) {
+        v->notes[v->note_count++] = c->notes.s[i];
+        c->notes.s[i] = NULL;
+    }
+    c->notes.n = 0;
+}

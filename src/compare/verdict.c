@@ -46,5 +46,10 @@ void twin_verdict_free(struct twin_verdict *v)
     free_texts(v->armed, v->armed_count);
     free_texts(v->unarmed, v->unarmed_count);
     free_texts(v->notes, v->note_count);
+    for (size_t i = 0; v->transplant && i < v->transplant->origin_count; i++)
+        tw_finding_free(v->transplant->origin[i].finding);
+    if (v->transplant)
+        tw_free(v->transplant->origin);
+    tw_free(v->transplant);
     tw_free(v);
 }

@@ -239,16 +239,43 @@ static void count_replays(const struct twin_finding *f, const struct tw_side *si
         }
 }
 
+/* The votes of both reruns. An operation that disagrees with itself anywhere says nothing about a core. */
+static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const struct tw_side *side)
+{
+    const char *key, *value;
+    for (size_t i = 0; i < side->count; i++)
+        for (size_t k = 0; side->proc[i].rank == f->rank && twin_trace_note(side->proc[i].trace, k, &key, &value); k++) {
+            char op[256], what[16];
+            int one, two;
+            unsigned rounds, here, there;
+            if (strcmp(key, "zoom.vote") != 0 || sscanf(value, "%255s %15s %d %d %u %u %u", op, what, &one, &two, &rounds, &here, &there) != 7 || strcmp(op, f->op) != 0)
+                continue;
+            enum twin_replay r = strcmp(what, "operation") == 0 ? TWIN_REPLAY_DISAGREES : strcmp(what, "core") == 0 ? TWIN_REPLAY_BY_CORE : TWIN_REPLAY_AGREES;
+            if (c->v->replay == TWIN_REPLAY_DISAGREES || (r != TWIN_REPLAY_DISAGREES && c->v->replay == TWIN_REPLAY_BY_CORE))
+                continue;
+            c->v->replay = r;
+            if (r == TWIN_REPLAY_BY_CORE)
+                tw_cmp_note(c, "%s gives one result on core %d and another on core %d, each time, on the same inputs: suspect the hardware, or code that "
+                               "depends on the core it runs on", op, one, two);
+            else if (r == TWIN_REPLAY_DISAGREES && (here > 1) != (there > 1))
+                tw_cmp_note(c, "held on one core, %s disagreed with itself on core %d only (%u replays on each of two): that core is suspect, too", op, here > 1 ? one : two, rounds);
+        }
+}
+
 static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a, const struct tw_side *b)
 {
     unsigned replays = 0, disagree = 0;
     count_replays(f, a, &replays, &disagree);
     count_replays(f, b, &replays, &disagree);
-    if (disagree) {
+    count_votes(c, f, a);
+    count_votes(c, f, b);
+    if (replays && c->v->replay != TWIN_REPLAY_BY_CORE)
+        c->v->replay = disagree ? TWIN_REPLAY_DISAGREES : c->v->replay == TWIN_REPLAY_UNKNOWN ? TWIN_REPLAY_AGREES : c->v->replay;
+    if (disagree && c->v->replay == TWIN_REPLAY_DISAGREES) {
         tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave another result %u times: it is not deterministic", f->op,
                     replays, disagree);
         f->role = TWIN_ORIGIN;
-    } else if (replays) {
+    } else if (replays && !disagree) {
         tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave the same result each time", f->op, replays);
     }
 }
@@ -364,22 +391,6 @@ static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
     return z->done || end < from ? 0 : zoom_step(c, z, (uint32_t)end, false, err);
 }
 
-static void append_notes(struct tw_cmp *c)
-{
-    struct twin_verdict *v = c->v;
-    char **grown = tw_reallocarray(v->notes, v->note_count + c->notes.n + 1, sizeof *grown);
-    if (!grown) {
-        c->oom = true;
-        return;
-    }
-    v->notes = grown;
-    for (size_t i = 0; i < c->notes.n; i++) {
-        v->notes[v->note_count++] = c->notes.s[i];
-        c->notes.s[i] = NULL;
-    }
-    c->notes.n = 0;
-}
-
 /* Looks through the processes, the suspect rank first, another one only when that shows nothing. */
 static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb, struct suspect *suspect, struct twin_error *err)
 {
@@ -405,7 +416,7 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
             tw_cmp_note(c, "zoom: did not part again at operation level");
         else if (!z.done)
             tw_cmp_note(c, "zoom: parted again, but not in an operation that was seen");
-        append_notes(c);
+        tw_cmp_append_notes(c);
     }
     tw_side_close(&a);
     tw_side_close(&b);
@@ -427,6 +438,30 @@ int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const s
     if (!v->first)
         return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not part");
     return zoom_run(&c, za, zb, NULL, err);
+}
+
+int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err)
+{
+    struct tw_cmp c = {.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
+    struct tw_side a = {0}, b = {0};
+    if (!v->first)
+        return twin_error_set(err, TWIN_EINVAL, "no operation is suspected: the runs did not part");
+    int rc = tw_side_open(&c, za, 0, &a, err);
+    if (rc == 0)
+        rc = tw_side_open(&c, zb, 1, &b, err);
+    if (rc == 0) {
+        note_replays(&c, v->first, &a, &b);
+        tw_cmp_append_notes(&c);
+        if (c.oom)
+            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory reading a zoom pair");
+    }
+    tw_side_close(&a);
+    tw_side_close(&b);
+    tw_texts_free(&c.notes);
+    tw_texts_free(&c.unseen);
+    tw_texts_free(&c.armed);
+    tw_texts_free(&c.unarmed);
+    return rc;
 }
 
 int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, char **op_a, char **op_b,

@@ -95,6 +95,7 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
             classify(arm, r);
         }
         arm->steps += r->steps;
+        arm->blind += r->blind && !r->parted;
         arm->disagreeing += r->parted && r->disagrees;
         arm->failed += r->parted && r->status != TWIN_ENDED_WELL;
         if (!natural(arm))
@@ -114,12 +115,16 @@ void tw_arm_forget(struct tw_arm *arm)
     arm->classes = 0;
 }
 
+enum { BLIND = 3 }; /* comparisons that show a difference which cannot be judged, after which there is no point in more */
+
 /* A divergence is proof, so the baseline never turns back to "clean" after one (Wald's plain test would). */
 int tw_baseline(struct tw_search *s, struct twin_error *err)
 {
     struct twin_sprt test = {s->plan->p0, s->plan->p1, s->plan->alpha, s->plan->beta};
     for (;;) {
         struct tw_arm *arm = &s->arm[0];
+        if (arm->parted == 0 && arm->blind == arm->compared && arm->blind >= BLIND)
+            return TW_UNSEEN;
         size_t wanted = arm->parted ? s->plan->baseline_parts - arm->parted : s->plan->baseline_clean - arm->compared;
         int rc = tw_arm_compare(s, arm, wanted < s->plan->baseline_parts ? wanted : s->plan->baseline_parts, err);
         if (rc)

@@ -12,7 +12,7 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
         /*               drifbcocehsa */
         /* data */        "913100010015",
         /* rng */         "595410110007",
-        /* init */        "009300100001",
+        /* init */        "109544600002",
         /* forward */     "101950100002",
         /* backward */    "000391100001",
         /* collective */  "001129100011",
@@ -57,7 +57,7 @@ int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *faili
 {
     size_t pin[TWIN_SEARCH_FACTORS], n = 0, well = 0;
     for (size_t i = 0; i < s->plan->candidates; i++)
-        if (s->candidate[i].can_pin && !twin_search_has(&s->report->dropped, i) && twin_search_has(failing, i))
+        if (s->candidate[i].can_pin && !s->candidate[i].last_resort && !twin_search_has(&s->report->dropped, i) && twin_search_has(failing, i))
             pin[n++] = i;
     size_t fails = n;
     while (fails - well > 1) {
@@ -231,7 +231,7 @@ size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinn
     size_t n = 0;
     for (size_t i = 0; i < s->plan->candidates; i++) {
         const struct twin_candidate *c = &s->candidate[i];
-        if (!c->can_pin || twin_search_has(&s->report->dropped, i) || twin_search_has(&s->report->left_out, i) ||
+        if (!c->can_pin || c->last_resort || twin_search_has(&s->report->dropped, i) || twin_search_has(&s->report->left_out, i) ||
             twin_search_has(pinned, i))
             continue;
         double w = 0, seen = 0;

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* ---- processor */
 
@@ -246,6 +247,29 @@ int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_w
     if (rc != 0)
         twin_world_plan_free(out);
     return rc;
+}
+
+int twin_world_plan_watch(struct twin_world_plan *p, struct twin_error *err)
+{
+    return tw_list_add(&p->env, &p->env_count, tw_strdup("TWINRUN_WATCH=1"), err);
+}
+
+static bool sets(const struct twin_world *w, const char *id)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (strcmp(w->setting[i].factor->id, id) == 0 && w->setting[i].mode != TWIN_FREE)
+            return true;
+    return false;
+}
+
+int twin_world_plan_apart(struct twin_world_plan *p, const struct twin_world *w, struct twin_error *err)
+{
+    uint32_t salt;
+    if (!sets(w, "entropy") || sets(w, "hash-seed") || getenv("PYTHONHASHSEED"))
+        return 0;
+    if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
+        return twin_error_system(err, "no random bytes for a hash salt");
+    return tw_list_add(&p->env, &p->env_count, tw_printf("PYTHONHASHSEED=%u", (unsigned)(salt ? salt : 1)), err);
 }
 
 void twin_world_plan_apply(const struct twin_world_plan *p, struct twin_launch_options *o)

@@ -41,7 +41,7 @@ size_t tw_set_count(const struct twin_search_set *set)
 
 static bool usable(const struct tw_search *s, size_t i)
 {
-    return s->candidate[i].can_pin && !twin_search_has(&s->report->dropped, i);
+    return s->candidate[i].can_pin && !s->candidate[i].last_resort && !twin_search_has(&s->report->dropped, i);
 }
 
 void tw_world_natural(struct tw_search *s, const struct twin_search_set *pinned, struct twin_search_setting *row)

@@ -38,41 +38,8 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
     return best;
 }
 
-/* Runs part with every pin on. Asks for a vote on the last pair that did. */
-static int outside(struct tw_search *s, struct twin_error *err)
-{
-    size_t done;
-    const struct twin_search_set none = {{0}};
-    s->report->outcome = s->plan->arms ? TWIN_SEARCH_UNSTEADY : TWIN_SEARCH_OUTSIDE;
-    if (s->plan->arms)
-        return 0;
-    tw_world_pinned(s, &none, s->setting);
-    int rc = tw_runs(s, TWIN_FOR_VOTE, 1, s->parted_a, s->parted_b, &done, err);
-    if (rc == TW_BUDGET)
-        return 0;
-    if (rc)
-        return rc;
-    s->report->vote = s->result[0].vote;
-    if (s->report->vote == TWIN_VOTE_HARDWARE)
-        s->report->outcome = TWIN_SEARCH_HARDWARE;
-    return 0;
-}
-
 /* Alternatives of the chosen pins are kept beside the set, by candidate. */
 struct chosen { struct twin_search_set pins, alternatives[TWIN_SEARCH_FACTORS]; };
-
-/* Nothing brings the divergence back that the chosen pins leave. */
-static int nothing_found(struct tw_search *s, const struct tw_arm *arm, struct twin_error *err)
-{
-    bool parted;
-    int rc = screen(s, tw_clean_needed(arm, s->plan->beta), &parted, err);
-    if (rc)
-        return rc;
-    if (parted)
-        return outside(s, err);
-    s->report->outcome = TWIN_SEARCH_UNEXPLAINED;
-    return 0;
-}
 
 /* The chosen pins are a verdict; of two arms only when A parts with them as in B. */
 static int isolated(struct tw_search *s, const struct chosen *c, struct twin_error *err)
@@ -127,6 +94,53 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over, st
     return 0;
 }
 
+/* Asks for a vote on the last pair that parted. */
+static int vote(struct tw_search *s, struct twin_error *err)
+{
+    size_t done;
+    const struct twin_search_set none = {{0}};
+    tw_world_pinned(s, &none, s->setting);
+    int rc = tw_runs(s, TWIN_FOR_VOTE, 1, s->parted_a, s->parted_b, &done, err);
+    if (rc == 0)
+        s->report->vote = s->result[0].vote;
+    return rc == TW_BUDGET ? 0 : rc;
+}
+
+/* Runs part with every pin on: hardware, or something that a pin of last resort stops, or nothing that we know. */
+static int outside(struct tw_search *s, struct chosen *c, struct twin_error *err)
+{
+    if (s->plan->arms) {
+        s->report->outcome = TWIN_SEARCH_UNSTEADY;
+        return 0;
+    }
+    int rc = vote(s, err);
+    bool over = s->report->vote == TWIN_VOTE_HARDWARE;
+    s->report->outcome = over ? TWIN_SEARCH_HARDWARE : TWIN_SEARCH_OUTSIDE;
+    for (size_t i = 0; i < s->plan->candidates && rc == 0 && !over; i++) {
+        if (!s->candidate[i].last_resort || !s->candidate[i].can_pin || twin_search_has(&s->report->left_out, i))
+            continue;
+        rc = try(s, c, i, &over, err);
+        if (rc == 0 && !over) {
+            tw_set_remove(&c->pins, i);
+            tw_set_remove(&s->report->suspects, i);
+        }
+    }
+    return rc;
+}
+
+/* Nothing brings the divergence back that the chosen pins leave. */
+static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_arm *arm, struct twin_error *err)
+{
+    bool parted;
+    int rc = screen(s, tw_clean_needed(arm, s->plan->beta), &parted, err);
+    if (rc)
+        return rc;
+    if (parted)
+        return outside(s, c, err);
+    s->report->outcome = TWIN_SEARCH_UNEXPLAINED;
+    return 0;
+}
+
 /* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the set is sufficient now. */
 static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, struct twin_error *err)
 {
@@ -150,19 +164,20 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
     if (rc)
         return rc;
     if (tw_set_count(&found) == 0)
-        return nothing_found(s, &arm, err);
+        return nothing_found(s, c, &arm, err);
     /* A contrast that was clean has shown the pinned world clean as well. When there was none, or when the first pin did not stop
      * the divergence, that has to be looked at: else everything that is tried seems to be a cause. */
     if (!any_clean_contrast(s) || tw_set_count(&c->pins) > 0) {
         rc = screen(s, tw_clean_needed(&arm, .15), &parted, err);
         if (rc || parted)
-            return rc ? rc : outside(s, err);
+            return rc ? rc : outside(s, c, err);
     }
     pin = choose(s, &found);
     c->alternatives[pin] = found;
     tw_set_remove(&c->alternatives[pin], pin);
     return try(s, c, pin, over, err);
 }
+
 /* A rough count of what is still missing, from what was seen of the rate: a search over all candidates and a confirmation. */
 static uint32_t runs_needed(const struct tw_search *s, bool searched)
 {
@@ -207,6 +222,10 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
         rc = tw_baseline(s, err);
     if (rc == TW_WORLD_FAILS) {
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;
+        return 0;
+    }
+    if (rc == TW_UNSEEN) {
+        s->report->outcome = TWIN_SEARCH_UNSEEN;
         return 0;
     }
     if (rc)

@@ -15,6 +15,7 @@ struct tw_arm {
     uint64_t compared, parted, steps;  /* parted: from the modal class, so that an odd reference does not look like a high rate */
     struct { uint64_t first, runs; } class[TW_CLASSES]; size_t classes; /* the reference's own comes first */
     uint64_t disagreeing;              /* of those parted */
+    uint64_t blind;                    /* of those that did not part */
     uint64_t failed;                   /* of those parted: ended badly, or stood still */
     bool fails;                        /* the job never ends well in this world */
 };
@@ -40,7 +41,7 @@ struct tw_search {
 };
 
 /* Codes of the search's own, beside TWIN_E*: positive, and never seen by callers of twin_search. */
-enum { TW_BUDGET = 1, TW_WORLD_FAILS = 2 };
+enum { TW_BUDGET = 1, TW_WORLD_FAILS = 2, TW_UNSEEN = 3 };
 
 /* ---- sets */
 void tw_set_add(struct twin_search_set *set, size_t i);

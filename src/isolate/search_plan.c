@@ -29,7 +29,7 @@ const char *twin_search_purpose_name(enum twin_search_purpose p)
 const char *twin_search_outcome_name(enum twin_search_outcome o)
 {
     static const char *const names[] = {"isolated", "no divergence", "outside the pins", "hardware suspected", "not enough runs",
-                                        "unexplained", "interrupted", "the job fails", "A does not repeat itself"};
+                                        "unexplained", "interrupted", "the job fails", "A does not repeat itself", "not enough was seen"};
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
@@ -51,10 +51,10 @@ static int check_candidates(const struct twin_candidate *candidate, size_t count
 }
 
 /* Clean comparisons that are significant at this level after `parts` natural ones that all parted. */
-static uint32_t all_against_none(uint64_t parts, double level)
+static uint32_t clean_against(uint64_t parts, double level)
 {
     uint32_t n = 1;
-    while (twin_stats_fisher(parts, 0, 0, n, TWIN_GREATER) > level)
+    while (tw_all_against_none(parts, n) > level)
         n++;
     return n;
 }
@@ -91,9 +91,9 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
     p.baseline_clean = (uint32_t)twin_stats_sprt_clean_needed((struct twin_sprt){p.p0, p.p1, alpha, beta});
     uint32_t levels = (uint32_t)ceil(log2((double)count + 1));
     p.verdicts = levels + 1;
-    uint32_t natural = p.baseline_parts + 1, pinned = 2; /* W0 and one contrast */
-    p.least_runs = natural + pinned + all_against_none(p.baseline_parts, .8 * alpha) + 1;
-    p.expected_runs = natural + pinned + levels + all_against_none(p.baseline_parts, .8 * alpha) + 1;
+    uint32_t natural = p.baseline_parts + 1, pinned = 2; /* with the pin: a reference, and a comparison that chooses it */
+    p.least_runs = natural + pinned + clean_against(p.baseline_parts, .8 * alpha);
+    p.expected_runs = natural + pinned + 2 * (levels - 1) + clean_against(p.baseline_parts, .8 * alpha);
     if (p.arms)
         plan_arms(&p, levels);
     if (p.arms && p.max_runs < p.least_runs)
@@ -102,7 +102,7 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
                               p.expected_runs, p.expected_runs);
     if (p.max_runs < p.least_runs)
         return twin_error_set(err, TWIN_EINVAL, "a budget of %u runs is too small: no cause can be confirmed with fewer than %u (%u "
-                              "natural, %u in the pinned world, %u to confirm); about %u are needed when runs part nearly always, more "
+                              "natural, %u to choose a pin, %u to confirm it); about %u are needed when runs part nearly always, more "
                               "when seldom. Give --max-runs %u or more", p.max_runs, p.least_runs, natural, pinned,
                               p.least_runs - natural - pinned, p.expected_runs, p.expected_runs);
     *out = p;

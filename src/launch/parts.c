@@ -69,20 +69,35 @@ static int take_python(struct twin_parts *p, const char *folder, const char *nam
     return rc;
 }
 
+/* Takes <folder>/<name> if it is a folder and nothing was found before. */
+static int take_cases(struct twin_parts *p, const char *folder, const char *name, struct twin_error *err)
+{
+    struct stat st;
+    char real[PATH_MAX];
+    if (p->cases_dir)
+        return 0;
+    char *path = tw_path_join(folder, name);
+    int rc = path ? 0 : no_memory(err);
+    if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && realpath(path, real) && !(p->cases_dir = tw_strdup(real)))
+        rc = no_memory(err);
+    tw_free(path);
+    return rc;
+}
+
 /* The folders to look into, relative to the executable's, first match wins for each half:
  * the wheel (everything beside the executable), the build tree, an installation, the same with Debian's library
  * folders. */
 static const struct {
-    const char *library, *python;
+    const char *library, *python, *cases;
 } places[] = {
-    {LIBRARY, "agent"},
-    {"../agents/" LIBRARY, "../python"},
-    {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python"},
-    {"../lib64/twinrun/" LIBRARY, "../lib64/twinrun/python"},
+    {LIBRARY, "agent", "cases"},
+    {"../agents/" LIBRARY, "../python", "../cases"},
+    {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python", "../share/twinrun/cases"},
+    {"../lib64/twinrun/" LIBRARY, "../lib64/twinrun/python", "../share/twinrun/cases"},
 #if defined(__x86_64__)
-    {"../lib/x86_64-linux-gnu/twinrun/" LIBRARY, "../lib/x86_64-linux-gnu/twinrun/python"},
+    {"../lib/x86_64-linux-gnu/twinrun/" LIBRARY, "../lib/x86_64-linux-gnu/twinrun/python", "../share/twinrun/cases"},
 #elif defined(__aarch64__)
-    {"../lib/aarch64-linux-gnu/twinrun/" LIBRARY, "../lib/aarch64-linux-gnu/twinrun/python"},
+    {"../lib/aarch64-linux-gnu/twinrun/" LIBRARY, "../lib/aarch64-linux-gnu/twinrun/python", "../share/twinrun/cases"},
 #endif
 };
 
@@ -98,6 +113,8 @@ int twin_parts_find(struct twin_parts *out, struct twin_error *err)
             rc = take_python(out, given, "python", err);
         if (rc == 0)
             rc = take_python(out, given, "agent", err);
+        if (rc == 0)
+            rc = take_cases(out, given, "cases", err);
     }
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n > 0 && rc == 0) {
@@ -109,6 +126,8 @@ int twin_parts_find(struct twin_parts *out, struct twin_error *err)
             rc = take_library(&out->agent_library, self, places[i].library, err);
             if (rc == 0)
                 rc = take_python(out, self, places[i].python, err);
+            if (rc == 0)
+                rc = take_cases(out, self, places[i].cases, err);
         }
     }
     if (rc == 0)
@@ -123,6 +142,7 @@ void twin_parts_free(struct twin_parts *p)
     tw_free(p->agent_library);
     tw_free(p->python_dir);
     tw_free(p->site_dir);
+    tw_free(p->cases_dir);
     tw_free(p->hot_library);
     *p = (struct twin_parts){0};
 }

@@ -107,6 +107,8 @@ static void cause(struct tw_buf *b, const struct twin_isolation *x, const struct
     row(b, "What varies", c->title);
     row(b, "Layer", c->layer);
     row(b, "Change", c->fix);
+    for (size_t i = 0; i < c->consumer_count; i++)
+        row(b, i ? "" : "Where", c->consumer[i]);
     where(b, x);
     tw_buf_printf(&text, "%s (%s)", c->pin, c->how);
     row_of(b, "Knob", &text);
@@ -122,15 +124,17 @@ static void cause(struct tw_buf *b, const struct twin_isolation *x, const struct
 
 static void hints(struct tw_buf *b, const struct twin_isolation *x)
 {
+    struct tw_buf text = {0};
     for (size_t i = 0; i < x->hint_count; i++) {
-        const struct twin_isolation_hint *h = &x->hint[i];
+        const struct twin_hint *h = &x->hint[i];
         tw_buf_puts(b, "<div class=\"card\">\n<h3>Seen before: ");
         tw_html_text(b, h->title);
         tw_buf_puts(b, "</h3>\n<p class=\"soft\">A hint from the collection of known cases, no result of this search.</p>\n<dl>\n");
         row(b, "Case", h->id);
         row(b, "Cause there", h->cause);
         row(b, "Remedy there", h->fix);
-        row(b, "Looks alike", h->why);
+        tw_buf_printf(&text, "%s (%u of %u points)", h->why, h->points, h->of);
+        row_of(b, "Looks alike in", &text);
         tw_buf_puts(b, "</dl>\n</div>\n");
     }
 }
@@ -250,18 +254,16 @@ static void natural(struct tw_buf *b, const struct twin_isolation *x)
 
 /* ---- tables */
 
-static void contrasts(struct tw_buf *b, const struct twin_isolation *x)
+static void hypotheses(struct tw_buf *b, const char *factors, const struct twin_isolation_contrast *list, size_t count)
 {
-    static const char *const names[] = {"Set free", "Compared", "Answer", "Step", "Layer", NULL};
-    if (x->contrast_count == 0)
+    const char *const names[] = {factors, "Compared", "Answer", "Step", "Layer", NULL};
+    if (count == 0)
         return;
-    heading(b, "Hypotheses: the pinned world, with these set free");
-    tw_buf_puts(b, "<p class=\"soft\">Contrasts choose the suspects. They do not testify: that is what the confirmation is for.</p>\n");
     table_begin(b, names, " n n ");
-    for (size_t i = 0; i < x->contrast_count; i++) {
-        const struct twin_isolation_contrast *c = &x->contrast[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct twin_isolation_contrast *c = &list[i];
         tw_buf_puts(b, "<tr>");
-        tw_html_element(b, "td", "what", c->freed);
+        tw_html_element(b, "td", "what", c->factors);
         number_cell(b, (int64_t)c->compared);
         tw_html_element(b, "td", c->parted ? "found" : "clean", c->parted ? "parted" : c->compared ? "clean" : "not tried");
         number_cell(b, c->step);
@@ -269,6 +271,16 @@ static void contrasts(struct tw_buf *b, const struct twin_isolation *x)
         tw_buf_puts(b, "</tr>\n");
     }
     table_end(b);
+}
+
+static void contrasts(struct tw_buf *b, const struct twin_isolation *x)
+{
+    if (x->contrast_count + x->pins_count == 0)
+        return;
+    heading(b, "Hypotheses");
+    tw_buf_puts(b, "<p class=\"soft\">What was tried to choose the suspects. The choice does not testify: that is what the confirmation is for.</p>\n");
+    hypotheses(b, "Natural runs with these pinned", x->pins, x->pins_count);
+    hypotheses(b, "All pinned, with these free", x->contrast, x->contrast_count);
 }
 
 static void confirmation(struct tw_buf *b, const struct twin_isolation *x)

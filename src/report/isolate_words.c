@@ -43,6 +43,10 @@ char *twin_isolation_classes(const struct twin_isolation *x)
 char *twin_isolation_cost_text(const struct twin_isolation_cost *c)
 {
     struct tw_buf b = {0};
+    if (c->shared) {
+        tw_buf_puts(&b, "not known: runs that share the machine tell no times");
+        return tw_buf_steal(&b);
+    }
     if (!isfinite(c->ratio)) {
         tw_buf_printf(&b, "not known from these runs (%zu whole run%s with the pin, %zu without; 3 of each are needed)", c->with, c->with == 1 ? "" : "s",
                       c->without);

@@ -110,6 +110,50 @@ static json_t *findings(const struct twin_finding *f, size_t n)
     return list;
 }
 
+/* Adds a field; a NULL value, or no object, makes *object NULL for good. */
+static void add(json_t **object, const char *key, json_t *value)
+{
+    if (!*object) {
+        json_decref(value);
+        return;
+    }
+    if (json_object_set_new(*object, key, value) != 0) {
+        json_decref(*object);
+        *object = NULL;
+    }
+}
+
+static json_t *transplanted(const struct twin_transplant *t)
+{
+    return t ? json_pack("{s:s,s:[o,o],s:o,s:o,s:o,s:o,s:b}", "kind", twin_transplant_name(t->kind), "window", count(t->first), count(t->last),
+                         "runs", count(t->runs), "steps", count(t->steps), "unequal", count(t->unequal), "left_out", count(t->left_out),
+                         "stopped", t->stopped)
+             : json_null();
+}
+
+/* The frontier at the first difference; of transplanted runs every origin with its rate. */
+static json_t *origins(const struct twin_verdict *v)
+{
+    if (!v->transplant)
+        return findings(v->origins, v->origin_count);
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->transplant->origin_count; i++) {
+        const struct twin_origin *o = &v->transplant->origin[i];
+        json_t *item = finding(o->finding);
+        add(&item, "steps_differing", count(o->steps_differing));
+        add(&item, "steps", count(o->steps));
+        add(&item, "runs_differing", count(o->runs_differing));
+        add(&item, "rate", number(o->rate));
+        add(&item, "low", number(o->low));
+        add(&item, "high", number(o->high));
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
 static json_t *onsets(const struct twin_verdict *v)
 {
     json_t *list = json_array();
@@ -167,17 +211,19 @@ static json_t *dirs(const struct twin_report *r)
     return list;
 }
 
-/* Adds a field; a NULL value, or no object, makes *object NULL for good. */
-static void add(json_t **object, const char *key, json_t *value)
+static json_t *hints(const struct twin_report *r)
 {
-    if (!*object) {
-        json_decref(value);
-        return;
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < r->hint_count; i++) {
+        const struct twin_hint *h = &r->hint[i];
+        json_t *item = json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:i}", "id", text(h->id), "title", text(h->title), "cause", text(h->cause), "fix", text(h->fix),
+                                 "why", text(h->why), "points", (int)h->points, "of", (int)h->of);
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
     }
-    if (json_object_set_new(*object, key, value) != 0) {
-        json_decref(*object);
-        *object = NULL;
-    }
+    return list;
 }
 
 int twin_report_json(const struct twin_report *r, char **out, struct twin_error *err)
@@ -193,7 +239,8 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "bound", json_pack("{s:o,s:o}", "p_diverge_upper", number(v->p_diverge_upper), "confidence", number(v->confidence)));
     add(&root, "rate", json_pack("{s:o,s:o,s:o}", "value", number(v->rate), "low", number(v->rate_low), "high", number(v->rate_high)));
     add(&root, "first", v->first ? finding(v->first) : json_null());
-    add(&root, "origins", findings(v->origins, v->origin_count));
+    add(&root, "origins", origins(v));
+    add(&root, "transplant", transplanted(v->transplant));
     add(&root, "benign", findings(v->benign, v->benign_count));
     add(&root, "equal_before", text(v->equal_before));
     add(&root, "equal_before_records", count(v->equal_before_records));
@@ -210,6 +257,7 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "notes", texts(v->notes, v->note_count));
     add(&root, "observer", json_pack("{s:o,s:o,s:o,s:o}", "armed", texts(v->armed, v->armed_count), "unarmed", texts(v->unarmed, v->unarmed_count),
                                      "lost_records", count(v->lost_records), "overhead_ratio", number(v->overhead_ratio)));
+    add(&root, "seen_before", hints(r));
     add(&root, "runs_dir", dirs(r));
     char *dumped = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     struct tw_buf b = {0};

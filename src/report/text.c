@@ -11,6 +11,7 @@
 #define NOTES 5u
 #define BENIGN 3u
 #define UNSEEN 5u
+#define ORIGINS 6u
 
 struct page { struct tw_buf out; unsigned width; bool color; };
 
@@ -194,6 +195,38 @@ static void first(struct page *p, const struct twin_verdict *v)
     paragraph(p, "then", &b);
 }
 
+/* Every origin with its rate, over the steps that were made to start equal. */
+static void origins(struct page *p, const struct twin_transplant *t)
+{
+    struct tw_buf b = {0};
+    char n[32];
+    tw_buf_printf(&b, "%s step%s of %zu transplanted run%s (%s)", tw_human_count(t->steps, n), t->steps == 1 ? "" : "s", t->runs, t->runs == 1 ? "" : "s",
+                  twin_transplant_name(t->kind));
+    tw_buf_puts(&b, t->origin_count ? "; where they part that started equal:" : "; none parts that started equal");
+    paragraph(p, "origins", &b);
+    for (size_t i = 0; i < t->origin_count && i < ORIGINS; i++) {
+        const struct twin_origin *o = &t->origin[i];
+        const struct twin_finding *f = o->finding;
+        tw_buf_printf(&b, "%llu of %llu steps, %.3g%% (%.2g%% to %.2g%%)   %s: ", (unsigned long long)o->steps_differing, (unsigned long long)o->steps,
+                      100 * o->rate, 100 * o->low, 100 * o->high, f->layer);
+        tw_say_what(&b, f);
+        tw_buf_printf(&b, ", first in step %u", f->step_a);
+        if (f->rank > 0)
+            tw_buf_printf(&b, " of rank %d", f->rank);
+        if (f->text[0] && f->kind != TWIN_KIND_STATE) {
+            tw_buf_puts(&b, ", ");
+            tw_say_safe(&b, f->text, 80);
+        }
+        paragraph(p, "", &b);
+        if (f->op[0] || f->site[0])
+            source(p, f);
+    }
+    if (t->origin_count > ORIGINS) {
+        tw_buf_printf(&b, "and %zu more: --json lists all", t->origin_count - ORIGINS);
+        paragraph(p, "", &b);
+    }
+}
+
 static void list(struct page *p, const char *name, char *const *items, size_t count, size_t most)
 {
     struct tw_buf b = {0};
@@ -292,6 +325,18 @@ static void suggest(struct page *p, bool *said, struct tw_buf *command, const ch
     tw_buf_free(command);
 }
 
+static void hint(struct page *p, const struct twin_report *r)
+{
+    char *text = r->hint_count ? twin_hint_text(&r->hint[0]) : NULL;
+    if (text) {
+        label(p, "hint");
+        wrapped(p, text, LABEL);
+    } else if (r->hint_count) {
+        p->out.failed = TWIN_ENOMEM;
+    }
+    tw_free(text);
+}
+
 static void next(struct page *p, const struct twin_report *r)
 {
     const struct twin_verdict *v = r->verdict;
@@ -304,7 +349,7 @@ static void next(struct page *p, const struct twin_report *r)
         if (r->can_zoom && r->run_count > 1) {
             tw_buf_printf(&b, "twinrun zoom %s %s", run_name(r, 0, x), run_name(r, other_run(v), y));
             suggest(p, &said, &b, "name the operation");
-        } else if (r->command && v->runs < 10) {
+        } else if (r->command && v->runs < 10 && !r->can_isolate) {
             tw_buf_puts(&b, "twinrun check --all --runs 10 -- ");
             tw_say_safe(&b, r->command, 400);
             suggest(p, &said, &b, "how often?");
@@ -315,6 +360,11 @@ static void next(struct page *p, const struct twin_report *r)
     } else if (v->outcome == TWIN_INCONCLUSIVE && v->runs > 1) {
         tw_buf_puts(&b, "twinrun doctor");
         suggest(p, &said, &b, "what can be seen here, and why not more");
+    }
+    if (v->outcome == TWIN_DIFFER && r->can_isolate && r->command) {
+        tw_buf_puts(&b, "twinrun isolate -- ");
+        tw_say_safe(&b, r->command, 400);
+        suggest(p, &said, &b, "why?");
     }
 }
 
@@ -366,6 +416,8 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
         tw_buf_puts(&p.out, "\n");
         first(&p, v);
     }
+    if (v->transplant)
+        origins(&p, v->transplant);
     tw_say_safe(&b, v->nonfinite, 300);
     paragraph(&p, "nan", &b);
     if (v->differing > 0)
@@ -375,6 +427,7 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
         list(&p, "unseen", v->unseen, v->unseen_count, UNSEEN);
     losses(&p, v);
     list(&p, "note", v->notes, v->note_count, NOTES);
+    hint(&p, r);
     next(&p, r);
     return tw_report_finish(&p.out, out, err);
 }

@@ -246,6 +246,21 @@ bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned 
     return false;
 }
 
+char *twin_hint_text(const struct twin_hint *h)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "seen before: ");
+    tw_say_safe(&b, h->title, 120);
+    tw_buf_puts(&b, " (");
+    tw_say_safe(&b, h->id, 64);
+    tw_buf_puts(&b, "). There: ");
+    tw_say_safe(&b, h->cause, 400);
+    tw_buf_puts(&b, " Remedy: ");
+    tw_say_safe(&b, h->fix, 400);
+    tw_buf_printf(&b, " A hint (alike in %u of %u points), no proof.", h->points, h->of);
+    return tw_buf_steal(&b);
+}
+
 int tw_report_finish(struct tw_buf *b, char **out, struct twin_error *err)
 {
     *out = tw_buf_steal(b);

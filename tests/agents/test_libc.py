@@ -520,3 +520,36 @@ def test_the_second_library_loads_into_old_systems():
     assert given == {"tw_hot_here", "malloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "valloc", "posix_memalign", "pthread_mutex_lock",
                      "pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait",
                      "pthread_cond_signal", "pthread_cond_broadcast", "pthread_barrier_wait", "sem_wait"}
+
+
+# ---------------------------------------------------------------- watch
+
+WATCHED = """
+import os, sys, time
+for name in ("b", "a", "c"):
+    open(name, "w").close()
+if "entropy" in sys.argv: os.urandom(4)
+if "clock" in sys.argv: time.time()
+if "list" in sys.argv: os.listdir(".")
+if "random" in sys.argv: import random; random.random()
+if "fork" in sys.argv and os.fork() == 0: os._exit(0)
+"""
+
+
+def test_watch_says_what_was_met(observe, work):
+    (work / "watched.py").write_text(WATCHED)
+
+    def met(*words):
+        run = observe("", PYTHONS[0], "watched.py", *words, rc=0, env={"TWINRUN_WATCH": "1"})
+        assert run.about("factor.entropy") == [] and run.faults == []
+        return {key: run.about("watch." + key) for key in ("libraries", "entropy", "clock", "directory", "python")}
+
+    plain = met()
+    assert plain == met() and plain["libraries"] == ["python"] and plain["python"] == ["hash=random"]
+    for key in ("entropy", "clock"):
+        assert int(met(key)[key][0]) == int(plain[key][0]) + 1
+    assert met("list")["directory"] != plain["directory"] and met("list")["directory"] == met("list")["directory"]
+    assert " random=" in met("random")["python"][0] and met("random")["python"] != met("random")["python"]
+    assert len(met("fork")["libraries"]) == 2, "a forked child speaks for itself"
+    unwatched = observe("", PYTHONS[0], "watched.py", "clock", rc=0)
+    assert [key for key, _ in unwatched.said if key.startswith("watch.")] == []

@@ -199,6 +199,7 @@ int sim_make_runs(void *user, const struct twin_search_request *q, size_t n, str
             out[i].status = s->sticks ? TWIN_ENDED_STUCK : TWIN_ENDED_BADLY;
         else if (q[i].reference)
             compare(s, &s->run[q[i].reference], r, &out[i]);
+        out[i].blind = s->blind && q[i].reference && !out[i].parted;
         if (out[i].parted)
             out[i].agrees = agrees(s, r);
     }

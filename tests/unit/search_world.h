@@ -22,6 +22,7 @@ struct sim_source {
 struct sim {
     struct sim_source source[3];
     int sources;
+    bool blind;               /* runs that do not part differ in something that nobody can judge */
     double noise;             /* comparisons that part for no reason */
     uint64_t shift;           /* factors whose pin changes the bits, steadily: bit per factor */
     uint64_t constant;        /* settable factors whose value is the same in all natural runs, but which have influence when set */

@@ -24,7 +24,7 @@ static void operation(struct twin_writer *w, const char *op, const char *site, c
     synth_put(w, (struct synth_record){.phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_OUT, .name = name, .scope = "Net", .op = op, .site = site}, out, 4);
 }
 
-struct scene { bool output, invisible, generator, replay; };
+struct scene { bool output, invisible, generator, replay; const char *vote[2]; };
 
 static struct synth *zoomed(const struct scene *s, int run)
 {
@@ -39,6 +39,8 @@ static struct synth *zoomed(const struct scene *s, int run)
         operation(w, s->generator ? "aten::native_dropout" : "aten::add", "model.py:90 in forward", odd && (s->output || s->invisible) ? other : y, odd && s->generator ? other : y);
         twin_writer_step_end(w);
     }
+    if (s->vote[run])
+        twin_writer_note(w, "zoom.vote", s->vote[run]);
     if (s->replay)
         twin_writer_note(w, "zoom.replay", "aten::index_put_ 8 3");
     return z;
@@ -113,6 +115,32 @@ static void operation_is_named(void **state)
     assert_string_equal(v->first->op, "aten::index_put_");
     assert_false(v->first->changed_known);
     twin_verdict_free(v);
+}
+
+static enum twin_replay voted(const char *one, const char *other, bool replay, const char *note)
+{
+    struct twin_verdict *v = zoom(&(struct scene){.output = true, .replay = replay, .vote = {one, other}}, false);
+    enum twin_replay r = v->replay;
+    assert_true(!note || has_note(v, note));
+    assert_true(r == TWIN_REPLAY_DISAGREES || !has_note(v, "it is not deterministic"));
+    twin_verdict_free(v);
+    return r;
+}
+
+/* "<operation> <what> <core> <core> <rounds> <results on one> <results on the other>"; replays that were not held on a core: 3 of 8. */
+static void votes_tell_an_operation_from_a_core(void **state)
+{
+    (void)state;
+    static const char core[] = "aten::index_put_ core 0 3 16 1 1", agrees[] = "aten::index_put_ agrees 0 3 16 1 1",
+                      operation[] = "aten::index_put_ operation 0 3 16 2 2", flaky[] = "aten::index_put_ operation 0 3 16 1 2";
+    assert_int_equal(voted(NULL, NULL, false, NULL), TWIN_REPLAY_UNKNOWN);
+    assert_int_equal(voted(NULL, NULL, true, "run again 16 times on its recorded inputs, gave another result 6 times"), TWIN_REPLAY_DISAGREES);
+    assert_int_equal(voted(agrees, agrees, false, NULL), TWIN_REPLAY_AGREES);
+    assert_int_equal(voted(core, agrees, false, "one result on core 0 and another on core 3"), TWIN_REPLAY_BY_CORE);
+    assert_int_equal(voted(agrees, core, true, "suspect the hardware"), TWIN_REPLAY_BY_CORE); /* the system moved it about */
+    assert_int_equal(voted(core, operation, true, "it is not deterministic"), TWIN_REPLAY_DISAGREES);
+    assert_int_equal(voted(flaky, agrees, false, "disagreed with itself on core 3 only"), TWIN_REPLAY_DISAGREES);
+    assert_int_equal(voted("aten::embedding core 0 3 16 1 1", "nonsense", false, NULL), TWIN_REPLAY_UNKNOWN); /* not the suspect's */
 }
 
 static void suspect_is_named_for_a_second_rerun(void **state)
@@ -192,7 +220,7 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operation_is_named), cmocka_unit_test(suspect_is_named_for_a_second_rerun),
+        cmocka_unit_test(operation_is_named), cmocka_unit_test(votes_tell_an_operation_from_a_core), cmocka_unit_test(suspect_is_named_for_a_second_rerun),
         cmocka_unit_test(between_two_operations), cmocka_unit_test(generator_makes_a_carrier),
         cmocka_unit_test(did_not_part_again), cmocka_unit_test(every_allocation_failure),
     };

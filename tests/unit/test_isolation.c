@@ -109,7 +109,7 @@ static void hostile_text_stays_text(void **state)
     struct twin_isolation_cause cause;
     struct twin_finding f = batch(evil, evil);
     struct twin_isolation x = found(&cause, &f, evil);
-    struct twin_isolation_hint hint = {evil, evil, evil, evil, evil};
+    struct twin_hint hint = {evil, evil, evil, evil, evil, 6, 7};
     struct twin_isolation_contrast contrast = {evil, 1, true, 3, evil};
     const char *note = evil;
     f.op = f.text = evil;

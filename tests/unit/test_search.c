@@ -307,6 +307,45 @@ static void honest_ends(void **state)
     twin_search_report_free(r);
 }
 
+/* A difference that cannot be judged is no divergence, and "no divergence" would be saying too much. Beside one that can, it says nothing. */
+static void unjudged(void **state)
+{
+    (void)state;
+    struct sim s = {.seed = 3, .blind = true};
+    struct twin_search_report *r = search(&s, NULL);
+    assert_int_equal(r->outcome, TWIN_SEARCH_UNSEEN);
+    assert_int_equal(r->runs, 4);
+    twin_search_report_free(r);
+    s = one_cause("entropy", "rng");
+    s.blind = true;
+    r = search(&s, NULL);
+    names(&s, r);
+    twin_search_report_free(r);
+}
+
+/* A pin that hides causes is tried when all others have failed, and not when the hardware is to blame. */
+static void last_resort(void **state)
+{
+    (void)state;
+    struct twin_candidate candidate[SIM_FACTORS];
+    memcpy(candidate, sim_candidate, sizeof candidate);
+    size_t last = (size_t)sim_index("match-order");
+    candidate[last].last_resort = true;
+    struct twin_search_plan plan;
+    assert_int_equal(twin_search_plan(candidate, SIM_FACTORS, NULL, &plan, NULL), 0);
+    for (int hardware = 0; hardware < 2; hardware++) {
+        struct sim s = one_cause("match-order", "collective");
+        s.vote = hardware ? TWIN_VOTE_HARDWARE : TWIN_VOTE_OPERATION;
+        struct twin_search_report *r;
+        assert_int_equal(twin_search(candidate, &plan, sim_make_runs, NULL, &s, NULL, &r, NULL), 0);
+        assert_int_equal(r->outcome, hardware ? TWIN_SEARCH_HARDWARE : TWIN_SEARCH_ISOLATED);
+        assert_true(hardware || (r->cause_count == 1 && r->cause[0].candidate == last && r->runs <= 30));
+        assert_int_equal(r->vote, s.vote);
+        twin_search_report_free(r);
+        sim_close(&s);
+    }
+}
+
 /* Factors that change the bits when set, but had the same value in all natural runs, are left out; and when a job does not record
  * that, the natural world acquits them. */
 static void innocents(void **state)
@@ -458,7 +497,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bars),      cmocka_unit_test(rare_cause),  cmocka_unit_test(two_causes), cmocka_unit_test(never_blamed),
         cmocka_unit_test(size),      cmocka_unit_test(together),    cmocka_unit_test(bad_pins),
-        cmocka_unit_test(innocents), cmocka_unit_test(honest_ends), cmocka_unit_test(interrupted), cmocka_unit_test(foreign_log),
+        cmocka_unit_test(innocents), cmocka_unit_test(unjudged), cmocka_unit_test(last_resort), cmocka_unit_test(honest_ends), cmocka_unit_test(interrupted), cmocka_unit_test(foreign_log),
         cmocka_unit_test(bad_plans), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

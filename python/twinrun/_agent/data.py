@@ -5,7 +5,7 @@ import weakref
 from array import array
 from collections import deque
 
-from . import core, naming, rng, steps, tensors
+from . import core, naming, rng, steps, tensors, transplant
 from .core import S, T, hook, trim
 from .native import BATCH, DATA, I64, INDICES, SKETCH, STATS, TENSORS
 
@@ -101,8 +101,13 @@ def _after_next(iterator, data):
     if values:
         pending.add_bytes(core.series(DATA, BATCH, "batch, plain values", label, dataset), tensors.plain_bytes(values))
     pending.flush()
-    steps.batch(found)
     core.saw("batch")
+    given = transplant.delivered(data)
+    if given is not None:
+        del found[:]
+        tensors.walk(given[0], "batch", found)
+    steps.batch(found)
+    return given
 
 
 def record_indices(pending, indices, label, sampler):
@@ -128,7 +133,8 @@ def record_indices(pending, indices, label, sampler):
 # ---------------------------------------------------------------- setting up
 
 def _wrap(original, before, after):
-    """`original` between two hooks; an exception passes without a frame of ours."""
+    """`original` between two hooks; an exception passes without a frame of ours. What `after` returns as a tuple of one takes the
+    result's place."""
 
     def wrapped(self, *args, **kwargs):
         going = S.on and before(self)
@@ -137,9 +143,8 @@ def _wrap(original, before, after):
         except BaseException as error:
             trim(error)
             raise
-        if going:
-            after(self, result)
-        return result
+        given = after(self, result) if going else None
+        return result if given is None else given[0]
 
     functools.update_wrapper(wrapped, original)
     return wrapped

@@ -55,7 +55,7 @@ class Pin:
         """One line in `factors`: an effect, or a failure. The same text only once per process."""
         if text not in self.told:
             self.told.add(text)
-            _write([(self.name, text)])
+            write([(self.name, text)])
 
     def effect(self, text, unused=""):
         """The setting is in force in this process and in those forked from it; `unused` says why nothing can ask for it."""
@@ -189,9 +189,9 @@ def _role():
     return "child " + ".".join("fork %d" % (n - FORK) if n > FORK else str(n) for n in _lineage) if _lineage else ""
 
 
-def _write(lines):
-    """One write for all lines: those of concurrent processes never mix. Failing is no reason to disturb the job."""
-    begin = "%d\t%d\t%s\teffect." % (os.getpid(), rank(), _role())
+def write(lines, kind="effect."):
+    """Lines of (name, value). One write for all lines: those of concurrent processes never mix. Failing is no reason to disturb the job."""
+    begin = "%d\t%d\t%s\t%s" % (os.getpid(), rank(), _role(), kind)
     text = b""
     for name, value in lines:
         line = (begin + name + "\t" + value.replace("\t", "?")).encode("utf-8", "replace")
@@ -238,7 +238,7 @@ def arm():
             pin = _parse(item)
             pins[pin.name] = pin
         except ValueError as error:
-            _write([(error.args[1], "failed: %s" % error.args[0])])
+            write([(error.args[1], "failed: %s" % error.args[0])])
     if not pins:
         return
     import atexit
@@ -269,10 +269,31 @@ def _at_exit():
     lines = [(pin.name, "not used: %s was not imported" % PINS[pin.name][2][0])
              for pin in pins.values() if not pin.told]
     if lines:
-        _write(lines)
+        write(lines)
 
 
 # ---------------------------------------------------------------- processes that the job makes
+
+def when_process_ends(report):
+    """Calls report() at the end of this process and of those forked from it: a child of multiprocessing ends without atexit."""
+    import atexit
+    import functools
+
+    def follow():
+        process = sys.modules["multiprocessing.process"].BaseProcess
+        original = process._bootstrap
+
+        def _bootstrap(self, *args, **named):
+            try:
+                return original(self, *args, **named)
+            finally:
+                report()
+
+        process._bootstrap = functools.update_wrapper(_bootstrap, original)
+
+    atexit.register(report)
+    finder.when_imported("multiprocessing.process", follow)
+
 
 def _before_fork():
     global _forks
@@ -294,7 +315,7 @@ def _after_fork():
         pin.told.update(pin.effects)
     lines = [(pin.name, text) for pin in pins.values() for text in pin.effects]
     if lines:
-        _write(lines)
+        write(lines)
 
 
 def _follow_children():

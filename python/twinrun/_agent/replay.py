@@ -7,7 +7,7 @@ import ctypes
 import os
 import time
 
-from . import core, tensors
+from . import core, tensors, vote
 from .core import S
 
 REPLAYS = 20
@@ -103,20 +103,36 @@ class Kept:
         if self.described.collective or self.described.name.startswith(("c10d", "_c10d")):
             return
         now = self.torch.get_rng_state()
-        replays, disagreeing = 0, 0
-        expected = _digest(outputs)
+        replays, disagreeing, results = 0, 0, set()
+        expected = tuple(_digest(outputs))
         end = time.monotonic() + SECONDS
         try:
             while replays < REPLAYS and (replays < 2 or time.monotonic() < end):
-                self.torch.set_rng_state(self.random)
-                with self.torch.no_grad():
-                    args, kwargs = self._copy(self.args), self._copy(self.kwargs)
-                    result = self.operation(*args, **kwargs)
+                results.add(self._again())
                 replays += 1
-                disagreeing += _digest(self._outputs(args, kwargs, result)) != expected
+                disagreeing += self.last != expected
+            if all(t.device.type == "cpu" for t in outputs):
+                self._vote(results)
         finally:
             self.torch.set_rng_state(now)
         core.note("zoom.replay", "%s %d %d" % (self.described.name, replays, disagreeing))
+
+    def _again(self):
+        """The digests of what it gives on its recorded inputs."""
+        self.torch.set_rng_state(self.random)
+        with self.torch.no_grad():
+            args, kwargs = self._copy(self.args), self._copy(self.kwargs)
+            result = self.operation(*args, **kwargs)
+        self.last = tuple(_digest(self._outputs(args, kwargs, result)))
+        return self.last
+
+    def _vote(self, results):
+        held = vote.hold(self.torch, self._again)
+        if held is None:
+            return
+        cores, rounds, ballots = held
+        here, there = (max(len(pair[i]) for pair in ballots.values()) for i in (0, 1))
+        core.note("zoom.vote", "%s %s %d %d %d %d %d" % (self.described.name, vote.verdict(ballots, results), *cores, rounds, here, there))
 
     def _outputs(self, args, kwargs, result):
         from . import ops

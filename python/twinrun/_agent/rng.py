@@ -222,6 +222,7 @@ def adopt(generator):
         _asked.remove(forgotten)
     _adopted += 1
     source = Source("generator#%d" % _adopted, _read_torch(generator), True)
+    source.generator = generator
     _private[id(generator)] = source  # its reader keeps the generator alive, so the id stays its own
     _add(source)
     source.record(RNG, "", "")
@@ -238,6 +239,11 @@ def check(consumer):
             source.used = True
             source.record(RNG, consumer, where)
         core.saw("state")
+
+
+def resync():
+    """Takes the states as they are for known: it was us who set them."""
+    _moved()
 
 
 def confirm():

@@ -26,6 +26,7 @@ _leaves = {}            # id -> weak reference: leaves of raw tensor code, found
 _evaluated = None       # weak reference of the root that ran without a backward, ever
 _by_user = False        # the program calls twinrun.step()
 _trained = False        # a backward or an optimizer step was seen
+noticed_late = False    # the step that ends now ended before a forward that has run already
 
 
 # ---------------------------------------------------------------- what happened
@@ -80,11 +81,13 @@ def after_forward(root, _output):
 
 def backward_begins():
     """Before a root backward."""
-    global _evaluated, _trained
+    global _evaluated, _trained, noticed_late
     _trained = True
     _evaluated = None
     if _by_hand is not None:
+        noticed_late = True
         _close_if_changed()
+        noticed_late = False
 
 
 def backward_ended(leaves):

@@ -9,7 +9,7 @@ def arm(torch):
     if not core.start():
         return
     from . import (amp, autograd, checkpoint, data, distributed, modules, naming, ops, optim, rng, sites, steps, tensors,
-                   workers)
+                   transplant, workers)
 
     S.quiet = torch._C.DisableTorchFunction
     S.torch = True
@@ -19,7 +19,7 @@ def arm(torch):
     steps.arm()
     rng.arm(torch)
     replaced = []
-    for room in (modules, data, workers, autograd, optim, amp, checkpoint, distributed, ops):
+    for room in (modules, data, workers, autograd, optim, amp, checkpoint, distributed, ops, transplant):
         try:
             replaced += room.arm(torch) or []
         except Exception as error:

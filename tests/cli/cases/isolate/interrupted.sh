@@ -1,6 +1,6 @@
 # An interrupted search goes on where it was: no run is made twice.
 job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N2 -tu2 /dev/urandom | tr -d " ")"; [ -f go ] || sleep 0.3'
-"$PYTHON" "$CASES/../interrupt.py" '.twinrun/searches/*/log.jsonl' twinrun isolate -q -- sh -c "$job" "$TRAINER" >said
+"$PYTHON" "$CASES/../interrupt.py" '.twinrun/searches/*/log.jsonl+' twinrun isolate -q -- sh -c "$job" "$TRAINER" >said
 grep -E '^exit' said
 touch go
 before=$(cat .twinrun/searches/*/log.jsonl | wc -l)

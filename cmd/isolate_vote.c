@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What replays of the suspect operation tell the search: that it disagrees with itself, or that one core answers otherwise. */
+#include "isolate.h"
+
+#include "interrupt.h"
+#include "say.h"
+#include "zoom.h"
+
+#include "base.h"
+
+#include <string.h>
+
+enum { SLOWER = 20, AT_LEAST_S = 120 }; /* a zoom makes some reruns, each slower than a run, and each cut short */
+
+/* Zooms into v->first under a world. Its absence is no error: replays are evidence, not a condition. */
+static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_verdict *v, const struct twin_run *reference)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_world_plan p = {.cpu = -1};
+    const char *why;
+    if (!tw_zoom_is_useful(v, reference, &why) || twin_world_plan(w, c->argv, &p, &err) != 0)
+        return;
+    struct twin_launch_options a = {.argv = c->argv, .home = c->home, .label = "zoom-a", .agents = true, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool};
+    twin_world_plan_apply(&p, &a);
+    struct twin_launch_options b = a;
+    b.label = "zoom-b";
+    struct tw_zoom z = {
+        .base_a = &a,
+        .base_b = &b,
+        .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9),
+        .quiet = c->args.quiet,
+    };
+    if (tw_zoom_run(v, &z, &err) != 0)
+        tw_trouble(&err, "isolate: a zoom failed, the search goes on without it");
+    c->interrupted |= tw_interrupted();
+    tw_zoom_free(&z);
+    twin_world_plan_free(&p);
+}
+
+/* One zoom is enough: a later divergence that begins at the same place is taken for the same operation's. */
+bool tw_isolate_disagrees(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference)
+{
+    const struct twin_world natural = {0};
+    const struct twin_finding *f = v->first, *first = c->first ? c->first->first : NULL;
+    if (c->arms || !f || !first)
+        return false;
+    if (v == c->first)
+        zoom(c, &natural, c->first, reference);
+    return c->first->replay == TWIN_REPLAY_DISAGREES && f->phase == first->phase && f->kind == first->kind && f->rank == first->rank &&
+           strcmp(f->name, first->name) == 0 && strcmp(f->scope, first->scope) == 0;
+}
+
+/* The runs part with every pin on: is it the operation, or one core? */
+int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+{
+    const struct twin_run *pair[2] = {tw_isolate_find(c, q->reference), tw_isolate_find(c, q->other)};
+    struct twin_compare_options o = tw_isolate_compare_options(c);
+    struct twin_verdict *v = NULL;
+    *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = q->reference};
+    if (c->arms || !pair[0] || !pair[1])
+        return 0; /* no vote is no evidence */
+    int rc = twin_compare(pair, 2, &o, &v, err);
+    if (rc == 0)
+        zoom(c, w, v, pair[0]);
+    if (rc == 0 && v->replay == TWIN_REPLAY_DISAGREES)
+        out->vote = TWIN_VOTE_OPERATION;
+    else if (rc == 0 && v->replay == TWIN_REPLAY_BY_CORE)
+        out->vote = TWIN_VOTE_HARDWARE;
+    twin_verdict_free(v);
+    return rc;
+}

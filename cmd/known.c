@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "known.h"
+
+#include "options.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <string.h>
+#include <twin/run.h>
+#include <unistd.h>
+
+struct twin_signature tw_known_signature(const struct twin_finding *f, const char *arms)
+{
+    return (struct twin_signature){
+        .layer = f->layer,
+        .phase = twin_phase_name(f->phase),
+        .kind = twin_kind_name(f->kind),
+        .op = f->op,
+        .name = f->name,
+        .site = f->site,
+        .arms = arms,
+    };
+}
+
+void tw_known_look_up(const char *home, const struct twin_signature *s, struct tw_known *k)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_parts parts = {0};
+    *k = (struct tw_known){.count = 0};
+    twin_parts_find(&parts, NULL);
+    char *own = tw_path_join(home, "cases");
+    const char *const folders[] = {own, parts.cases_dir};
+    if (twin_cases_load(folders, 2, &k->cases, &err) != 0)
+        tw_say("known cases were not looked up: %s", err.message);
+    for (size_t i = 0; i < k->cases.problem_count; i++)
+        tw_say("known cases: left out: %s", k->cases.problem[i]);
+    k->count = twin_cases_match(&k->cases, s, k->match, TW_KNOWN_HINTS);
+    for (size_t i = 0; i < k->count; i++) {
+        const struct twin_case_match *m = &k->match[i];
+        k->hint[i] = (struct twin_hint){m->one->id, m->one->title, m->one->cause, m->one->fix, m->why, m->points, m->of};
+    }
+    tw_free(own);
+    twin_parts_free(&parts);
+}
+
+void tw_known_free(struct tw_known *k)
+{
+    twin_cases_free(&k->cases);
+    k->count = 0;
+}
+
+/* Its path; NULL, and an error, when the id will not do. */
+static char *case_path(const char *home, const char *id, struct twin_error *err)
+{
+    if (!twin_case_id_ok(id)) {
+        twin_error_set(err, TWIN_EINVAL, "expected letters, digits, - _ . (64 at most, no dot first), found \"%s\"", id);
+        return NULL;
+    }
+    char *path = tw_printf("%s/cases/%s.toml", home, id);
+    if (!path)
+        twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    if (path && access(path, F_OK) != 0)
+        return path;
+    if (path)
+        twin_error_set(err, TWIN_EINVAL, "%s is there already; choose another id, or remove it", path);
+    tw_free(path);
+    return NULL;
+}
+
+int tw_known_may_save(const char *home, const char *id)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *path = case_path(home, id, &err);
+    bool ok = path != NULL;
+    tw_free(path);
+    return ok ? 0 : tw_trouble(&err, "isolate: --save-case");
+}
+
+int tw_known_save(const char *home, const char *id, const struct twin_signature *s, const char *title, const char *cause, const char *fix)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *text = NULL, *folder = tw_path_join(home, "cases"), *path = case_path(home, id, &err);
+    int rc = !path ? err.code : !folder ? twin_error_set(&err, TWIN_ENOMEM, "out of memory") : twin_case_text(s, id, title, cause, fix, &text, &err);
+    if (rc == 0)
+        rc = tw_mkdirs(folder, &err);
+    if (rc == 0)
+        rc = tw_write_file_atomic(path, text, strlen(text), &err);
+    if (rc == 0)
+        tw_say("case written: %s (put what you know into title, cause and fix)", path);
+    else
+        tw_trouble(&err, "isolate: --save-case");
+    tw_free(path);
+    tw_free(folder);
+    tw_free(text);
+    return rc == 0 ? 0 : TW_EXIT_TROUBLE;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "workers.h"
+
+#include "interrupt.h"
+#include "progress.h"
+
+#include "base.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What a worker says, one packet each. */
+struct said {
+    bool last;
+    struct twin_progress progress; /* its pointer means nothing on the other side */
+    /* with the last one */
+    int rc;
+    struct twin_error err;
+    bool parted, stopped_parted, stopped_time;
+    uint32_t parted_step;
+    char dir[PATH_MAX];
+};
+
+/* ---- in the worker */
+
+struct inside {
+    struct tw_watch *watch;
+    int fd;
+    bool shows; /* the parent has a progress line */
+};
+
+static int tick(void *user, const struct twin_progress *p)
+{
+    struct inside *in = user;
+    if (in->shows) {
+        struct said s = {.progress = *p};
+        send(in->fd, &s, sizeof s, MSG_NOSIGNAL);
+    }
+    int stop = tw_watch_tick(in->watch, p);
+    return stop || tw_interrupted(); /* a signal that came before the launcher held them */
+}
+
+/* What runs before have read of a piped stdin is in the spool. Behind it two runs at the same time would take turns at our stdin, so for
+ * them it ends there. */
+static void end_stdin(void)
+{
+    struct stat st;
+    int ends[2];
+    if (fstat(STDIN_FILENO, &st) != 0 || (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode)) || pipe(ends) != 0)
+        return;
+    dup2(ends[0], STDIN_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static _Noreturn void work(struct tw_workers *w, const struct twin_launch_options *options, struct tw_watch *watch, int fd, pid_t parent)
+{
+    struct twin_launch_options o = *options;
+    struct inside in = {.watch = watch, .fd = fd, .shows = tw_progress_on()};
+    struct said s = {.last = true};
+    struct twin_run *run = NULL;
+    tw_progress_setup(true);
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
+        _exit(1);
+    if (o.stdin_spool)
+        end_stdin();
+    close(w->signal_fd);
+    o.on_tick = tick;
+    o.user = &in;
+    sigprocmask(SIG_SETMASK, &w->mask, NULL); /* the job inherits it */
+    s.rc = twin_launch(&o, &run, &s.err);
+    if (tw_interrupted())
+        s.rc = TWIN_EINTR;
+    if (run)
+        snprintf(s.dir, sizeof s.dir, "%s", run->dir);
+    s.parted = watch->parted;
+    s.parted_step = watch->parted_step;
+    s.stopped_parted = watch->stopped_parted;
+    s.stopped_time = watch->stopped_time;
+    send(fd, &s, sizeof s, MSG_NOSIGNAL);
+    _exit(0);
+}
+
+/* ---- in the parent */
+
+int tw_workers_open(struct tw_workers *w, size_t room, struct twin_error *err)
+{
+    static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    struct sigaction act;
+    sigset_t held;
+    *w = (struct tw_workers){.signal_fd = -1, .room = room};
+    sigprocmask(SIG_SETMASK, NULL, &w->mask);
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++)
+        if (sigaction(stops[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN) /* nohup, a shell's & */
+            sigaddset(&held, stops[i]);
+    w->worker = tw_calloc(room + 1, sizeof *w->worker);
+    w->poll = tw_calloc(room + 1, sizeof *w->poll);
+    if (!w->worker || !w->poll)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", room);
+    if ((w->signal_fd = signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
+        return twin_error_system(err, "cannot watch for signals");
+    sigprocmask(SIG_BLOCK, &held, NULL);
+    return 0;
+}
+
+int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o, const struct tw_watch *watch, struct twin_error *err)
+{
+    int ends[2];
+    pid_t parent = getpid();
+    if (w->count == w->room)
+        return twin_error_set(err, TWIN_EINVAL, "more than %zu runs at the same time", w->room);
+    struct tw_worker *one = &w->worker[w->count];
+    *one = (struct tw_worker){.fd = -1, .watch = *watch};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return twin_error_system(err, "cannot make a connection to a process that makes a run");
+    fflush(stdout);
+    fflush(stderr);
+    one->pid = fork();
+    if (one->pid == 0)
+        work(w, o, &one->watch, ends[1], parent);
+    int rc = one->pid < 0 ? twin_error_system(err, "cannot start a process that makes a run; give a smaller --jobs") : 0;
+    close(ends[1]);
+    if (rc != 0) {
+        close(ends[0]);
+        return rc;
+    }
+    one->fd = ends[0];
+    one->watch.title = NULL;
+    w->count++;
+    return 0;
+}
+
+static void pass_on(const struct tw_workers *w, int signal)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (w->worker[i].pid)
+            kill(w->worker[i].pid, signal);
+}
+
+static void on_signals(struct tw_workers *w)
+{
+    struct signalfd_siginfo info;
+    while (read(w->signal_fd, &info, sizeof info) == sizeof info) {
+        w->interrupted = true;
+        if (info.ssi_code != SI_KERNEL) /* else the terminal's, which they have got as well: again would be a second Ctrl-C */
+            pass_on(w, (int)info.ssi_signo);
+    }
+}
+
+/* It has said all, or is gone without a word. */
+static void bury(struct tw_workers *w, struct tw_worker *one, const struct said *s)
+{
+    int status = 0;
+    close(one->fd);
+    one->fd = -1;
+    pid_t gone;
+    while ((gone = waitpid(one->pid, &status, 0)) < 0 && errno == EINTR)
+        ;
+    one->pid = 0;
+    if (s && s->rc == 0) {
+        one->watch.parted = s->parted;
+        one->watch.parted_step = s->parted_step;
+        one->watch.stopped_parted = s->stopped_parted;
+        one->watch.stopped_time = s->stopped_time;
+        one->rc = twin_run_load(s->dir, &one->run, &one->err);
+    } else if (s) {
+        one->rc = s->rc;
+        one->err = s->err;
+    } else if (w->interrupted) {
+        one->rc = TWIN_EINTR;
+    } else {
+        one->rc = gone > 0 && WIFSIGNALED(status)
+                      ? twin_error_set(&one->err, TWIN_EIO, "the process that made a run was ended by signal %d (%s); is there memory for so many "
+                                       "runs at the same time? Give a smaller --jobs", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                      : twin_error_set(&one->err, TWIN_EIO, "the process that made a run ended without a word");
+    }
+}
+
+static void listen_to(struct tw_workers *w, struct tw_worker *one)
+{
+    struct said s;
+    ssize_t n = recv(one->fd, &s, sizeof s, 0);
+    if (n < 0 && errno == EINTR)
+        return;
+    if (n != sizeof s)
+        bury(w, one, NULL);
+    else if (s.last)
+        bury(w, one, &s);
+    else
+        one->progress = s.progress;
+}
+
+/* The run that is behind the others is the one that is waited for. */
+static void show(const struct tw_workers *w, const char *title, double expected_s)
+{
+    struct twin_progress behind = {.step = UINT64_MAX};
+    for (size_t i = 0; i < w->count; i++) {
+        const struct twin_progress *p = &w->worker[i].progress;
+        if (!w->worker[i].pid)
+            continue;
+        behind.elapsed_s = p->elapsed_s > behind.elapsed_s ? p->elapsed_s : behind.elapsed_s;
+        behind.step = p->step < behind.step ? p->step : behind.step;
+    }
+    if (behind.step != UINT64_MAX)
+        tw_progress_show(title, &behind, expected_s, 0);
+}
+
+static void give_signals_back(struct tw_workers *w)
+{
+    if (w->signal_fd < 0)
+        return;
+    close(w->signal_fd);
+    w->signal_fd = -1;
+    sigprocmask(SIG_SETMASK, &w->mask, NULL);
+}
+
+void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s)
+{
+    for (size_t left = w->count; left > 0;) {
+        struct pollfd *p = w->poll;
+        p[w->count] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
+        for (size_t i = 0; i < w->count; i++)
+            p[i] = (struct pollfd){.fd = w->worker[i].fd, .events = POLLIN};
+        if (poll(p, (nfds_t)w->count + 1, -1) < 0)
+            continue;
+        if (p[w->count].revents) /* first: it tells why a worker is gone */
+            on_signals(w);
+        left = 0;
+        for (size_t i = 0; i < w->count; i++) {
+            if (p[i].revents && w->worker[i].fd >= 0)
+                listen_to(w, &w->worker[i]);
+            left += w->worker[i].pid != 0;
+        }
+        show(w, title, expected_s);
+    }
+    tw_progress_clear();
+    give_signals_back(w);
+}
+
+void tw_workers_close(struct tw_workers *w)
+{
+    bool left = false;
+    for (size_t i = 0; i < w->count; i++)
+        left |= w->worker[i].pid != 0;
+    if (left) {
+        pass_on(w, SIGTERM);
+        tw_workers_wait(w, "", 0);
+    }
+    for (size_t i = 0; i < w->count; i++)
+        twin_run_free(w->worker[i].run);
+    tw_free(w->worker);
+    tw_free(w->poll);
+    give_signals_back(w);
+    *w = (struct tw_workers){.signal_fd = -1};
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_WORKERS_H
+#define TW_CMD_WORKERS_H
+/*
+ * Several runs at the same time. A launch owns its process (it reads the signals, is the job's subreaper and buries whatever child
+ * ends), so each one is made in a process of its own: a fork of this one, which launches and says where the run folder is.
+ *
+ * From open until the wait is over stop signals are held here. Those that the terminal sends reach every worker as well, others are passed on; a worker ends its
+ * job and comes back. A worker whose parent is gone ends its job, too.
+ */
+#include "watch.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <twin/run.h>
+
+struct tw_worker {
+    pid_t pid;             /* 0: none, or it has ended */
+    int fd;                /* what it says; -1 once it has said all */
+    struct tw_watch watch; /* title NULL; what the run's ticks found out is in it after the wait */
+    struct twin_progress progress;
+    struct twin_run *run;  /* after the wait; the caller's to free. NULL: rc says why */
+    int rc;                /* of the launch; TWIN_EINTR: stopped before there was a run */
+    struct twin_error err;
+};
+
+struct tw_workers {
+    struct tw_worker *worker;
+    size_t count, room;
+    struct pollfd *poll;  /* one more than workers */
+    int signal_fd;
+    sigset_t mask;        /* before open */
+    bool interrupted;
+};
+
+int tw_workers_open(struct tw_workers *w, size_t room, struct twin_error *err);
+/* Launches as twin_launch does, but comes back at once. o and what it points to may go then. on_tick is set here: it is tw_watch_tick
+ * with a copy of *watch. */
+int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o, const struct tw_watch *watch, struct twin_error *err);
+/* Until all have ended; then the signals are let through again. title and expected_s: of the progress line. */
+void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s);
+/* Ends what still runs. */
+void tw_workers_close(struct tw_workers *w);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What two natural runs had in common: factors that neither met, or that had the same value in both. Their processes say it
+ * (TWINRUN_WATCH: agents/common/watch.c, python/twinrun/_agent/watch.py). Whoever is silent, killed before its end or without
+ * the agent, may have met anything; so then nothing is taken for common.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the processes of one run have said, all together. */
+struct met {
+    char *words;                     /* " python torch executor ...", each once or more */
+    uint64_t entropy, clock, orders; /* calls; sum of the directories' orders */
+    uint64_t random, numpy, torch;   /* sums of the generators' states at the end, over the processes that used them */
+    bool drew[3];
+};
+
+struct process { long pid; bool python, ended, spoke; };
+
+static uint64_t number(const char *s, int base)
+{
+    return strtoull(s, NULL, base);
+}
+
+static struct process *process_of(struct process **list, size_t *count, long pid)
+{
+    for (size_t i = 0; i < *count; i++)
+        if ((*list)[i].pid == pid)
+            return &(*list)[i];
+    struct process *grown = tw_reallocarray(*list, *count + 1, sizeof *grown);
+    if (!grown)
+        return NULL;
+    *list = grown;
+    grown[*count] = (struct process){.pid = pid};
+    return &grown[(*count)++];
+}
+
+static bool has(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = words; p && (p = strstr(p, word)) != NULL; p += n)
+        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* "hash=random random=9f... numpy=unused executor" */
+static void read_python(struct met *m, const char *text)
+{
+    static const char *const names[] = {"random=", "numpy=", "torch="};
+    uint64_t *sum[] = {&m->random, &m->numpy, &m->torch};
+    for (int i = 0; i < 3; i++) {
+        const char *at = strstr(text, names[i]);
+        if (!at || (at != text && at[-1] != ' '))
+            continue;
+        at += strlen(names[i]);
+        if (tw_starts(at, "unused"))
+            continue;
+        m->drew[i] = true;
+        *sum[i] += tw_mix64(number(at, 16));
+    }
+}
+
+/* One line of `factors`. */
+static int read_line(struct met *m, struct tw_buf *words, struct process **list, size_t *count, const struct tw_said_line *l)
+{
+    if (!tw_starts(l->key, "watch."))
+        return 0;
+    struct process *p = process_of(list, count, strtol(l->pid, NULL, 10));
+    const char *what = l->key + strlen("watch.");
+    if (!p)
+        return TWIN_ENOMEM;
+    if (strcmp(what, "libraries") == 0) {
+        p->ended = true;
+        p->python |= has(l->value, "python");
+        tw_buf_printf(words, " %s", l->value);
+    } else if (strcmp(what, "python") == 0) {
+        p->spoke = true;
+        tw_buf_printf(words, " %s", l->value);
+        read_python(m, l->value);
+    } else if (strcmp(what, "entropy") == 0) {
+        m->entropy += number(l->value, 10);
+    } else if (strcmp(what, "clock") == 0) {
+        m->clock += number(l->value, 10);
+    } else if (strcmp(what, "directory") == 0 && strcmp(l->value, "unseen") == 0) {
+        tw_buf_puts(words, " unseen");
+    } else if (strcmp(what, "directory") == 0) {
+        m->orders += tw_mix64(number(l->value, 16));
+    }
+    return 0;
+}
+
+/* False: not everything is known. */
+static bool listen(const struct twin_run *run, struct met *m)
+{
+    struct tw_said_line *line = NULL;
+    struct process *list = NULL;
+    struct tw_buf words = {0};
+    char *text = NULL;
+    size_t lines = 0, count = 0;
+    *m = (struct met){0};
+    bool all = run->process_count > 0 && tw_said_lines(run, &text, &line, &lines, NULL) == 0;
+    for (size_t i = 0; i < lines && all; i++)
+        all = read_line(m, &words, &list, &count, &line[i]) == 0;
+    for (size_t i = 0; i < run->process_count && all; i++) {
+        const struct process *p = NULL;
+        for (size_t k = 0; k < count && !p; k++)
+            p = list[k].pid == run->processes[i].pid ? &list[k] : NULL;
+        all = run->processes[i].armed && p && p->ended && (!p->python || p->spoke);
+    }
+    all = all && !words.failed;
+    m->words = tw_buf_steal(&words);
+    tw_free(text);
+    tw_free(line);
+    tw_free(list);
+    return all && m->words;
+}
+
+static bool met_any(const struct met *a, const struct met *b, const char *const *words)
+{
+    for (; *words; words++)
+        if (has(a->words, *words) || has(b->words, *words))
+            return true;
+    return false;
+}
+
+/* A factor that acts through one of these libraries or features alone. */
+static const struct { const char *id, *through[5]; } rows[] = {
+    {"hash-seed", {"hash=random"}},       {"loader-workers", {"loader"}},       {"executor-order", {"executor", "loader"}},
+    {"torch-deterministic", {"torch"}},   {"cudnn-benchmark", {"torch"}},       {"cudnn-deterministic", {"torch"}},
+    {"tf32", {"torch"}},                  {"cublas-workspace", {"torch"}},      {"autotune", {"inductor"}},
+    {"ddp-buckets", {"ddp"}},             {"collective-algorithm", {"nccl", "mpi"}},
+    {"threads", {"openmp", "blas", "torch"}}, {"isa", {"blas", "torch", "numpy"}}, {"seed.cuda", {"torch"}},
+};
+
+static bool common(const struct met *a, const struct met *b, const char *id)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].id, id) == 0)
+            return !met_any(a, b, rows[i].through);
+    if (strcmp(id, "seed.python") == 0)
+        return (!a->drew[0] && !b->drew[0]) || (a->drew[0] && b->drew[0] && a->random == b->random);
+    if (strcmp(id, "seed.numpy") == 0) /* its pin reaches generators that are made without a seed, too */
+        return !met_any(a, b, (const char *const[]){"numpy", NULL});
+    if (strcmp(id, "seed.torch") == 0)
+        return (!a->drew[2] && !b->drew[2]) || (a->drew[2] && b->drew[2] && a->torch == b->torch);
+    if (strcmp(id, "entropy") == 0)
+        return a->entropy == 0 && b->entropy == 0;
+    if (strcmp(id, "clock") == 0)
+        return a->clock == 0 && b->clock == 0;
+    if (strcmp(id, "dir-order") == 0)
+        return a->orders == b->orders && !met_any(a, b, (const char *const[]){"unseen", NULL});
+    return false;
+}
+
+void twin_factors_common(const struct twin_run *a, const struct twin_run *b, const struct twin_factor *const *factor, size_t count, bool *out)
+{
+    struct met x = {0}, y = {0};
+    bool known = listen(a, &x) && listen(b, &y);
+    for (size_t i = 0; i < count; i++)
+        out[i] = known && !factor[i]->edits && common(&x, &y, factor[i]->id);
+    tw_free(x.words);
+    tw_free(y.words);
+}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The replay vote: a nondeterministic operation, a core that answers otherwise, and an operation that does neither.
+
+The faulty core is played by the test's own job: an operation that flips the lowest bit of its result while it runs on core GHOST_CORE.
+"""
+import importlib.util
+import json
+import os
+
+import pytest
+from conftest import FULL, ROOT
+
+CORES = sorted(os.sched_getaffinity(0))
+two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
+
+JOB = """
+import ctypes, os, random, time
+import torch
+torch.manual_seed(0)
+cpu = ctypes.CDLL(None).sched_getcpu
+cores = sorted(os.sched_getaffinity(0))
+library = torch.library.Library("ghost", "DEF")
+library.define("scale(Tensor x) -> Tensor")
+def scale(x):
+    y = x * 2
+    kind = os.environ["GHOST"]
+    odd = cpu() == int(os.environ["GHOST_CORE"]) if kind == "core" else random.SystemRandom().random() < 0.5 if kind == "operation" else False
+    y.view(-1).view(torch.int32)[0] ^= odd
+    return y
+library.impl("scale", scale, "CPU")
+weight = torch.nn.Parameter(torch.randn(4))
+opt = torch.optim.SGD([weight], lr=0.1)
+for step in range(3):
+    os.sched_setaffinity(0, {cores[-(time.perf_counter_ns() >> 6 & 1)]})   # by chance, and by no clock that can be pinned
+    os.sched_setaffinity(0, cores)
+    opt.zero_grad()
+    (weight * torch.ops.ghost.scale(weight.detach())).sum().backward()
+    opt.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def vote():
+    spec = importlib.util.spec_from_file_location("vote", ROOT / "python" / "twinrun" / "_agent" / "vote.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_the_ballots_mean(vote):
+    one, other = {"x"}, {"y"}
+    assert vote.verdict({2: (one, one), 1: (one, one)}, one) == "agrees"
+    assert vote.verdict({2: (one, one), 1: (other, other)}, one) == "agrees"  # other chunks for other threads are no disagreement
+    assert vote.verdict({2: (one, other), 1: (one, one)}, one) == "core"
+    assert vote.verdict({2: (one, other)}, one | other) == "core"             # moved about while it was not held
+    assert vote.verdict({2: (one, one | other)}, one) == "operation"
+    assert vote.verdict({2: (one, one)}, one | other) == "operation"          # a race that needs two cores
+
+
+@two_cores
+def test_threads_are_put_back(vote):
+    class Torch:
+        threads = 4
+
+        def get_num_threads(self):
+            return self.threads
+
+        def set_num_threads(self, n):
+            self.threads = n
+
+    torch, seen = Torch(), []
+    cores, rounds, ballots = vote.hold(torch, lambda: seen.append((torch.threads, frozenset(os.sched_getaffinity(0)))) or seen[-1][1])
+    here, there = (frozenset([c]) for c in (CORES[0], CORES[-1]))
+    assert seen == [(n, core) for n in (4, 1) for _ in range(vote.ROUNDS) for core in (here, there)] and rounds == 2 * vote.ROUNDS
+    assert cores == (CORES[0], CORES[-1]) and ballots == {4: ({here}, {there}), 1: ({here}, {there})}
+    assert sorted(os.sched_getaffinity(0)) == CORES and torch.threads == 4
+
+
+@two_cores
+@pytest.mark.parametrize("kind", ["core", "operation", "agrees"])
+def test_the_vote_in_a_job(kind, twinrun, script, python):
+    script("job.py", JOB)
+    asked = ["TWINRUN_ZOOM_OP=1:0:ghost::scale", f"GHOST={kind}", f"GHOST_CORE={CORES[-1]}"]  # as zoom would: twinrun takes its own away
+    assert twinrun("record", "-q", "--level", "ops", "--", "env", *asked, python, "job.py").rc == 0
+    told = json.dumps(twinrun("show", "--json", "last").json)
+    assert f'"ghost::scale {kind} {CORES[0]} {CORES[-1]} ' in told, told
+
+
+@two_cores
+@pytest.mark.skipif(not FULL, reason="a whole search: with --full")
+def test_isolate_suspects_the_hardware(twinrun, script, python):
+    script("job.py", JOB)
+    env = {"GHOST": "core", "GHOST_CORE": str(CORES[-1])}
+    done = twinrun("isolate", "--json", "--", python, "job.py", env=env, timeout=900)
+    assert done.rc == 3 and done.json["vote"] == "hardware", done

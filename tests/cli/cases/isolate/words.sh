@@ -1,0 +1,22 @@
+# Only words differ: no verdict by themselves; taken for a divergence, their cause is the hash salt and not the entropy that it is drawn from.
+cat >words.py <<'END'
+print(*{"alpha", "beta", "gamma", "delta", "epsilon", "zeta"})
+END
+twinrun isolate -q -- "$PYTHON" words.py >said
+echo "exit $?"
+grep -oE '^outcome   [a-z ]*' said
+grep '^next' said | sed "s|$PYTHON|python|"
+twinrun isolate -q --text -- "$PYTHON" words.py >said
+echo "exit $?"
+grep -E '^(cause|fix)' said
+# What the natural runs have not met is not tried: no torch, no clock, no threads.
+cat >draw.py <<'END'
+import random
+generator = random.Random()
+print(generator.random())
+END
+twinrun isolate --json -q -- "$PYTHON" draw.py >said.json
+"$PYTHON" -c "
+import json
+r = json.load(open('said.json'))
+print(r['outcome'], r['causes'][0]['factor'], r['runs_used'] <= 15, r['causes'][0]['where'], {'torch-deterministic', 'threads', 'loader-workers', 'executor-order'} <= set(r['left_out']))"
