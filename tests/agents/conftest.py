@@ -24,7 +24,9 @@ FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 
 
 def pytest_configure(config):
-    """Once, before xdist starts its workers: what they share."""
+    """In each process: signals as jobs expect them. Once, before xdist starts its workers: what they share."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background; what the tests start would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return
     os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")
@@ -96,15 +98,12 @@ def start(tmp_path):
     """start(argv, **popen arguments): a process in a session of its own that is killed, if need be, after the test."""
     started = []
 
-    def default_signals():  # a test run in the background ignores SIGINT, and what it starts would inherit that
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
     def launch(argv, **kwargs):
         kwargs.setdefault("cwd", tmp_path)
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
         kwargs.setdefault("stdin", subprocess.DEVNULL)
-        process = subprocess.Popen([str(a) for a in argv], start_new_session=True, preexec_fn=default_signals, **kwargs)
+        process = subprocess.Popen([str(a) for a in argv], start_new_session=True, **kwargs)
         started.append(process)
         return process
 
