@@ -252,11 +252,9 @@ def test_prints_very_much(twinrun, script, python, tmp_path):
 def test_never_steps(twinrun, script, python):
     """Nothing was captured: `inconclusive`, never `same`, and it is said what was not seen."""
     script("job.py", "import torch, time\ntime.sleep(0.5)\nprint('done')")
-    done = twinrun("check", "--json", "--runs", "2", "--", python, "job.py")
-    assert done.json["outcome"] == "inconclusive" and done.rc == 3, done
-    text = twinrun("diff", *done.json["runs_dir"][:2])
-    assert text.rc == 3 and text.out.startswith("INCONCLUSIVE"), text
-    assert re.search(r"step|tensor|batch|weight", text.out), text
+    done = twinrun("check", "--runs", "2", "--", python, "job.py")
+    assert done.rc == 3 and done.out.startswith("INCONCLUSIVE"), done
+    assert re.search(r"step|tensor|batch|weight", done.out), done
 
 
 def test_not_python_and_not_instrumented(twinrun):
