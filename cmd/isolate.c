@@ -138,6 +138,7 @@ static int search(struct tw_isolate *c)
     free(plan);
     if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r, &err) != 0)
         return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->folder);
+    tw_isolate_ask_who(c, r);
     int rc = tw_isolate_report(c, r);
     twin_search_report_free(r);
     return rc;
@@ -150,6 +151,12 @@ static void fini(struct tw_isolate *c)
     for (size_t i = 0; i < c->count; i++)
         tw_free(c->effect[i].text);
     tw_isolate_arms_close(c);
+    for (size_t i = 0; i < c->consumer_count; i++) {
+        for (size_t k = 0; k < c->consumer[i].count; k++)
+            tw_free(c->consumer[i].text[k]);
+        tw_free(c->consumer[i].text);
+    }
+    tw_free(c->consumer);
     tw_free(c->runs);
     tw_free(c->made);
     tw_free(c->effect);

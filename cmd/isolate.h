@@ -59,6 +59,8 @@ struct tw_isolate {
     double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
+    struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count; } *consumer; /* of each cause */
+    size_t consumer_count;
     bool interrupted, reported;
 };
 
@@ -103,6 +105,10 @@ char *tw_isolate_arms_job(const struct tw_isolate *c);
 char *tw_isolate_arms_next(const struct tw_isolate *c, const struct twin_search_report *r);
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r); /* null without arms */
+/* ---- isolate_who.c */
+/* Who in the job asks for the causes that were found, where that can be asked: one more run for each, kept in c->consumer. */
+void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r);
+
 /* ---- isolate_result.c */
 struct tw_isolate_result {
     struct twin_isolation x; /* its lists and strings belong to the result */

@@ -51,6 +51,11 @@ static void print_causes(const struct tw_isolate *c, const struct twin_isolation
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         char *cost = twin_isolation_cost_text(&x->cause[i].cost);
         printf("fix       %s: %s\n", f->id, f->fix);
+        for (size_t k = 0; k < x->cause[i].consumer_count; k++) {
+            char *where = tw_printable(x->cause[i].consumer[k], strlen(x->cause[i].consumer[k]));
+            printf("%s%s\n", k ? "          " : "where     ", where ? where : "");
+            tw_free(where);
+        }
         printf("pin       %s   (%s)\n", f->pin, f->how);
         printf("cost      of this pin: %s%s\n", cost ? cost : "", isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
         tw_free(cost);
@@ -126,14 +131,22 @@ static json_t *contrasts_json(const struct tw_isolate *c, const struct twin_sear
     return list;
 }
 
+static json_t *consumers(const struct twin_isolation_cause *x)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < x->consumer_count; i++)
+        json_array_append_new(list, tw_json_text(x->consumer[i]));
+    return list;
+}
+
 static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *found, const struct twin_search_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_search_cause *x = &r->cause[i];
         const struct twin_factor *f = c->factor[x->candidate];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
-                                              "fix", f->fix, "necessary", arm(&x->necessary), "failed", (json_int_t)x->failed, "sufficient", arm(&x->sufficient), "p_value",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
+                                              "fix", f->fix, "where", consumers(&found->cause[i]), "necessary", arm(&x->necessary), "failed", (json_int_t)x->failed, "sufficient", arm(&x->sufficient), "p_value",
                                               tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted), "cost_ratio",
                                               tw_json_number(found->cause[i].cost.ratio), "cost", cost_json(&found->cause[i].cost), "alternatives", ids(c, &x->alternatives)));
     }

@@ -113,6 +113,11 @@ static void causes(struct tw_isolate_result *o, const struct tw_isolate *c, cons
             .pinned_trials = from->sufficient.trials, .pinned_parted = from->sufficient.parted,
             .p = from->p, .p_adjusted = from->p_adjusted, .cost = cost_of(o, c, r, i),
         };
+        for (size_t k = 0; k < c->consumer_count; k++)
+            if (c->consumer[k].factor == f) {
+                x->cause[i].consumer = (const char *const *)c->consumer[k].text;
+                x->cause[i].consumer_count = c->consumer[k].count;
+            }
     }
 }
 

@@ -203,6 +203,11 @@ bool tw_factor_take(enum tw_factor f, const char *what)
     return false;
 }
 
+uint64_t tw_agent_factor_calls(int f)
+{
+    return f >= 0 && f < TW_FACTORS ? atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed) : 0;
+}
+
 /* ---- the library of hot functions */
 
 static bool count_allocation(void)

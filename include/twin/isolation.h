@@ -25,6 +25,7 @@ struct twin_isolation_cause {
     const char *alternatives;           /* other pins that did the same; "" */
     uint64_t free_trials, free_parted, pinned_trials, pinned_parted;
     double p, p_adjusted;
+    const char *const *consumer; size_t consumer_count; /* who in the job asks for it: "train.py:12, 3 calls: seed = os.urandom(4)" */
     struct twin_isolation_cost cost;
 };
 

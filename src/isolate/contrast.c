@@ -12,7 +12,7 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
         /*               drifbcocehsa */
         /* data */        "913100010015",
         /* rng */         "595410110007",
-        /* init */        "009300100001",
+        /* init */        "109544600002",
         /* forward */     "101950100002",
         /* backward */    "000391100001",
         /* collective */  "001129100011",

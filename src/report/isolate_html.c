@@ -107,6 +107,8 @@ static void cause(struct tw_buf *b, const struct twin_isolation *x, const struct
     row(b, "What varies", c->title);
     row(b, "Layer", c->layer);
     row(b, "Change", c->fix);
+    for (size_t i = 0; i < c->consumer_count; i++)
+        row(b, i ? "" : "Where", c->consumer[i]);
     where(b, x);
     tw_buf_printf(&text, "%s (%s)", c->pin, c->how);
     row_of(b, "Knob", &text);

@@ -46,6 +46,8 @@ def arm():
         finder.install()
         if os.environ.get("TWINRUN_PINS"):
             __import__(PACKAGE + ".pins", fromlist=["arm"]).arm()
+        if os.environ.get("TWINRUN_CONSUMERS"):
+            __import__(PACKAGE + ".consumers", fromlist=["arm"]).arm()
         if os.environ.get("TWINRUN_WATCH"):
             __import__(PACKAGE + ".watch", fromlist=["arm"]).arm()
         return True

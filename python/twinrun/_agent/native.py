@@ -54,6 +54,7 @@ _SIGNATURES = {
     "quick_digest": (_u64, [_ptr, _size]),
     "quiet_alerts": (None, [_int]),
     "alerts": (_size, [_str, _size]),
+    "factor_calls": (_u64, [_int]),
     "quick_digests": (None, [_ptr, _size, _ptr]),
 }
 

@@ -274,6 +274,27 @@ def _at_exit():
 
 # ---------------------------------------------------------------- processes that the job makes
 
+def when_process_ends(report):
+    """Calls report() at the end of this process and of those forked from it: a child of multiprocessing ends without atexit."""
+    import atexit
+    import functools
+
+    def follow():
+        process = sys.modules["multiprocessing.process"].BaseProcess
+        original = process._bootstrap
+
+        def _bootstrap(self, *args, **named):
+            try:
+                return original(self, *args, **named)
+            finally:
+                report()
+
+        process._bootstrap = functools.update_wrapper(_bootstrap, original)
+
+    atexit.register(report)
+    finder.when_imported("multiprocessing.process", follow)
+
+
 def _before_fork():
     global _forks
     _forks += 1

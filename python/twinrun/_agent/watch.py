@@ -104,27 +104,10 @@ def _loader():
     pins.after_init(sys.modules["torch.utils.data.dataloader"].DataLoader, made)
 
 
-def _follow_children():
-    """A child that multiprocessing forks ends without atexit."""
-    process = sys.modules["multiprocessing.process"].BaseProcess
-    original = process._bootstrap
-
-    def _bootstrap(self, *args, **named):
-        try:
-            return original(self, *args, **named)
-        finally:
-            report()
-
-    process._bootstrap = functools.update_wrapper(_bootstrap, original)
-
-
 def arm():
-    import atexit
-
-    atexit.register(lambda: report() if _told != os.getpid() else None)
+    pins.when_process_ends(lambda: report() if _told != os.getpid() else None)
     for name, (module, _read) in GENERATORS.items():
         finder.when_imported(module, _remember(name))
     for word, module, *path in USES:
         finder.when_imported(module, functools.partial(_notes_use, word, module, *path))
     finder.when_imported("torch.utils.data.dataloader", _loader)
-    finder.when_imported("multiprocessing.process", _follow_children)

@@ -12,10 +12,11 @@ grep -E '^(cause|fix)' said
 # What the natural runs have not met is not tried: no torch, no clock, no threads.
 cat >draw.py <<'END'
 import random
-print(random.random())
+generator = random.Random()
+print(generator.random())
 END
 twinrun isolate --json -q -- "$PYTHON" draw.py >said.json
 "$PYTHON" -c "
 import json
 r = json.load(open('said.json'))
-print(r['outcome'], r['causes'][0]['factor'], r['runs_used'] <= 15, {'torch-deterministic', 'threads', 'loader-workers', 'executor-order'} <= set(r['left_out']))"
+print(r['outcome'], r['causes'][0]['factor'], r['runs_used'] <= 15, r['causes'][0]['where'], {'torch-deterministic', 'threads', 'loader-workers', 'executor-order'} <= set(r['left_out']))"

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python agent's tracer, after a search that
+ * named entropy, the clock or the order of directories. */
+#include "isolate.h"
+
+#include "capture.h"
+#include "interrupt.h"
+#include "progress.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SHOWN = 3, SLOWER = 100, AT_LEAST_S = 60, FILE_CAP = 16 << 20 };
+
+/* The libc agent's word for a factor whose calls it can audit. */
+static const char *audited(const struct twin_factor *f)
+{
+    static const char *const rows[][2] = {{"entropy", "entropy"}, {"clock", "clock"}, {"dir-order", "directory"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i][0], f->id) == 0)
+            return rows[i][1];
+    return NULL;
+}
+
+/* The path of a program of the run by its file name: as its processes were called. */
+static char *program_path(const struct twin_run *r, const char *name, size_t n)
+{
+    for (size_t i = 0; i < r->process_count; i++) {
+        const char *argv = r->processes[i].argv ? r->processes[i].argv : "";
+        size_t length = strcspn(argv, " ");
+        const char *slash = memrchr(argv, '/', length), *file = slash ? slash + 1 : argv;
+        if (slash && length - (size_t)(file - argv) == n && memcmp(file, name, n) == 0)
+            return tw_printf("%.*s", (int)length, argv);
+    }
+    return NULL;
+}
+
+/* "job+0x11d3" -> "job.c:14" where the program has debug information and binutils are here; else NULL. */
+static char *source_line(const struct twin_run *r, const char *frame, size_t module, size_t n)
+{
+    char *path = tw_in_path("addr2line") ? program_path(r, frame, module) : NULL, *out = NULL, *line = NULL;
+    char *offset = tw_printf("%.*s", (int)(n - module - 1), frame + module + 1);
+    int status = 0;
+    if (path && offset) {
+        unsigned long long at = strtoull(offset, NULL, 16);
+        char *back = tw_printf("0x%llx", at ? at - 1 : 0); /* the call stands before its return address */
+        char *const argv[] = {"addr2line", "-e", path, back, NULL};
+        if (back && tw_capture(argv, 10, &out, &status, NULL) == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 && !tw_starts(out, "??"))
+            line = tw_printf("%.*s", (int)strcspn(out, " \n"), out);
+        tw_free(back);
+    }
+    free(out);
+    tw_free(path);
+    tw_free(offset);
+    return line;
+}
+
+/* "3x getrandom < seed_all+0x1c (job) < job+0x11d3 < ...": the innermost frame of a program of the run, not of a library. */
+static char *from_stack(const struct twin_run *r, const char *text)
+{
+    unsigned long long calls = strtoull(text, NULL, 10);
+    for (const char *frame = strstr(text, " < "); frame; frame = strstr(frame, " < ")) {
+        frame += 3;
+        size_t n = strcspn(frame, "<"), module = strcspn(frame, "+ "), name = module;
+        n -= n > 0 && frame[n] == '<';
+        const char *open = memchr(frame, '(', n), *in = open ? open + 1 : frame;
+        size_t in_bytes = open ? strcspn(in, ")") : module;
+        char *path = tw_starts(in, "python") ? NULL : program_path(r, in, in_bytes), *line = path && !open ? source_line(r, frame, module, n) : NULL, *result = NULL;
+        if (path)
+            result = line ? tw_printf("%s, %llu call%s", line, calls, calls == 1 ? "" : "s")
+                          : tw_printf("%.*s%s of %.*s, %llu call%s", open ? (int)name : (int)n, frame, open ? "()" : "", (int)in_bytes, in, calls, calls == 1 ? "" : "s");
+        tw_free(path);
+        tw_free(line);
+        if (result)
+            return result;
+    }
+    return NULL;
+}
+
+static void add(struct tw_isolate_consumers *x, char *text)
+{
+    bool known = false;
+    for (size_t i = 0; text && i < x->count; i++)
+        known |= strcmp(x->text[i], text) == 0;
+    if (text && !known && x->count < SHOWN && x->text)
+        x->text[x->count++] = text;
+    else
+        tw_free(text);
+}
+
+/* "train.py:12 | 3 | seed = os.urandom(4)" */
+static char *from_python(const char *text)
+{
+    const char *calls = strstr(text, " | "), *source = calls ? strstr(calls + 3, " | ") : NULL;
+    if (!source)
+        return NULL;
+    bool one = tw_starts(calls + 3, "1 ");
+    return tw_printf("%.*s, %.*s call%s: %s", (int)(calls - text), text, (int)(source - calls - 3), calls + 3, one ? "" : "s", source + 3);
+}
+
+static void read_consumers(const struct twin_run *r, const char *word, struct tw_isolate_consumers *x)
+{
+    char python[40], audit[40], *data = NULL, *path = tw_path_join(r->dir, "factors");
+    size_t bytes = 0;
+    snprintf(python, sizeof python, "\tconsumer.%s\t", word);
+    snprintf(audit, sizeof audit, "\taudit.%s\t", word);
+    if (!path || tw_read_file(path, FILE_CAP, &data, &bytes, NULL) != 0)
+        data = NULL;
+    for (int native = 0; native < 2 && data; native++)
+        for (const char *p = data; *p;) {
+            size_t n = strcspn(p, "\n");
+            char *line = tw_printf("%.*s", (int)(n < 4096 ? n : 4096), p);
+            const char *key = native ? audit : python, *at = line ? strstr(line, key) : NULL;
+            if (at)
+                add(x, native ? from_stack(r, at + strlen(key)) : from_python(at + strlen(key)));
+            tw_free(line);
+            p += n + (p[n] == '\n');
+        }
+    tw_free(data);
+    tw_free(path);
+}
+
+static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *word)
+{
+    struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1, sizeof *grown), *x;
+    char *factors = tw_printf("TWINRUN_FACTORS=%s=audit", word), *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
+    struct tw_watch watch = {.title = "who asks for it ", .expected_s = c->natural_s,
+                             .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
+    struct twin_run *r = NULL;
+    c->consumer = grown ? grown : c->consumer;
+    if (grown && factors && who) {
+        x = &grown[c->consumer_count++];
+        *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN, sizeof *x->text)};
+        char *env[] = {factors, who, NULL};
+        struct twin_launch_options o = {
+            .argv = c->argv, .home = c->home, .label = "consumers", .level = TWIN_LEVEL_STEPS, .agents = true, .max_steps = (uint32_t)c->args.steps,
+            .window_last = UINT32_MAX, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool, .env = env, .on_tick = tw_watch_tick, .user = &watch,
+        };
+        if (twin_launch(&o, &r, NULL) == 0)
+            read_consumers(r, word, x);
+        watch.title = NULL;
+        tw_progress_clear();
+        twin_run_free(r);
+    }
+    tw_free(factors);
+    tw_free(who);
+}
+
+void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r)
+{
+    for (size_t i = 0; i < r->cause_count && !c->arms && !tw_interrupted(); i++) {
+        const struct twin_factor *f = c->factor[r->cause[i].candidate];
+        const char *word = f->edits ? NULL : audited(f);
+        if (word)
+            ask(c, f, word);
+    }
+}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock` or `directory`), whatever library does it for them.
+
+The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames of the job's own files only, looks
+after each line whether the count has grown. Lines `consumer.FACTOR` in the run folder's `factors` when the process ends. For one run of its own after
+a search: tracing is slow. Calls of two threads at the same time may be put down to the wrong one of them.
+"""
+import os
+import sys
+import threading
+
+from . import native, pins
+
+NUMBERS = {"entropy": 0, "clock": 1, "directory": 2}    # enum tw_factor
+MOST = 12    # lines written
+
+_here = threading.local()
+_calls = {}    # (file, line) -> calls
+_state = {"seen": 0, "count": None, "factor": ""}
+
+
+def _own(file):
+    """A file of the job itself: neither of the standard library nor of an installed package."""
+    return not (file.startswith("<") or file.startswith(pins.FOLDER) or "-packages" + os.sep in file
+                or file.startswith(os.path.dirname(os.__file__) + os.sep))
+
+
+def _look():
+    """Puts the calls since the last look down to the line that this thread was in."""
+    now = _state["count"](NUMBERS[_state["factor"]])
+    grown = now - _state["seen"]
+    _state["seen"] = now
+    line = getattr(_here, "line", None)
+    if grown > 0 and line:
+        _calls[line] = _calls.get(line, 0) + grown
+
+
+def _local(frame, event, _argument):
+    _look()
+    _here.line = (frame.f_code.co_filename, frame.f_lineno)
+    if event == "return":
+        back = frame.f_back
+        while back is not None and not _own(back.f_code.co_filename):
+            back = back.f_back
+        _here.line = (back.f_code.co_filename, back.f_lineno) if back else None
+    return _local
+
+
+def _enter(frame, event, argument):
+    return _local(frame, event, argument) if _own(frame.f_code.co_filename) else None
+
+
+def _text(file, line):
+    import linecache
+
+    return linecache.getline(file, line).strip()
+
+
+def report():
+    sys.settrace(None)
+    try:
+        _look()
+        here = os.path.join(os.getcwd(), "")
+        lines = []
+        for (file, line), calls in sorted(_calls.items(), key=lambda item: -item[1]):
+            text = _text(file, line)
+            if not text.startswith(("import ", "from ")):    # modules seed themselves when they are imported
+                shown = file[len(here):] if file.startswith(here) else file
+                lines.append((_state["factor"], "%s:%d\t%d\t%s" % (shown, line, calls, text)))
+        pins.write([(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer.")
+    except Exception:
+        pass
+
+
+def arm():
+    factor = os.environ["TWINRUN_CONSUMERS"]
+    if factor not in NUMBERS:
+        return
+    _state["factor"], _state["count"] = factor, native.library().factor_calls
+    pins.when_process_ends(report)
+    _look()
+    threading.settrace(_enter)
+    sys.settrace(_enter)
