@@ -73,7 +73,7 @@ static struct twin_search_report *search(struct pair *p, size_t count)
     assert_false(p->other_reference);
     assert_true(r->runs <= plan.max_runs);
     if (getenv("SEARCH_DEBUG")) {
-        char *text = twin_search_report_text(r, candidate);
+        char *text = twin_search_verdict_text(r, candidate);
         printf("%s\n", text);
         tw_free(text);
     }
