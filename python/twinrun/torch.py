@@ -16,6 +16,9 @@
 Works with and without twinrun around the job. twinrun.seeds has the tree that all of it comes from.
 """
 import contextlib
+import hashlib
+import itertools
+import pickle
 import random
 
 import torch
@@ -29,20 +32,30 @@ try:
 except ImportError:
     numpy = None
 
-__all__ = ["seed_all", "DeterministicSampler", "SeededSamples"]
+__all__ = ["seed_all", "DeterministicSampler", "SeededSamples", "check_loader"]
 
 _root = None
 
 
-def _seed(here, seed_torch):
+# The generators behind the functions of `random` and `numpy.random`. Seeding those for a sample or a worker is not the job's seeding
+# itself, which is what `twinrun isolate` takes a call of the functions for.
+_PYTHON = random.getstate.__self__
+_NUMPY = numpy.random.get_state.__self__ if numpy is not None else None
+
+
+def _seed(here, seed_python, seed_numpy, seed_torch):
     """Seeds the generators of this process, each from its own branch of `here`. Returns the seeds by generator."""
     given = {"python": seeds.seed(here, "python"), "torch": seeds.seed(here, "torch")}
-    random.seed(given["python"])
-    if numpy is not None:
+    seed_python(given["python"])
+    if seed_numpy:
         given["numpy"] = seeds.seed(here, "numpy")
-        numpy.random.seed([given["numpy"] & 0xFFFFFFFF, given["numpy"] >> 32])
+        seed_numpy([given["numpy"] & 0xFFFFFFFF, given["numpy"] >> 32])
     seed_torch(given["torch"])
     return given
+
+
+def _seed_quietly(here):
+    _seed(here, _PYTHON.seed, _NUMPY and _NUMPY.seed, torch.default_generator.manual_seed)
 
 
 def seed_all(root, *path, **indices):
@@ -55,7 +68,7 @@ def seed_all(root, *path, **indices):
     `torch.Generator.manual_seed` a `twinrun.seeds.seed`).
     """
     global _root
-    given = _seed(seeds.seed(root, *path, **indices), torch.manual_seed)
+    given = _seed(seeds.seed(root, *path, **indices), random.seed, numpy and numpy.random.seed, torch.manual_seed)
     _root = root
     return given
 
@@ -72,15 +85,15 @@ def _branch(seed):
 @contextlib.contextmanager
 def _generators_from(here):
     """The CPU generators of this process start from `here`, and go on as if nothing had been drawn afterwards."""
-    before = random.getstate(), torch.default_generator.get_state(), numpy and numpy.random.get_state()
-    _seed(here, torch.default_generator.manual_seed)
+    before = _PYTHON.getstate(), torch.default_generator.get_state(), _NUMPY and _NUMPY.get_state()
+    _seed_quietly(here)
     try:
         yield
     finally:
-        random.setstate(before[0])
+        _PYTHON.setstate(before[0])
         torch.default_generator.set_state(before[1])
-        if numpy is not None:
-            numpy.random.set_state(before[2])
+        if _NUMPY:
+            _NUMPY.set_state(before[2])
 
 
 class _Index(int):
@@ -198,8 +211,7 @@ class DeterministicSampler(torch.utils.data.Sampler):
     def worker_init_fn(self, worker):
         """For DataLoader: seeds a worker's generators from root, step at which the loop began, rank and worker. What a worker then
         draws depends on which samples it gets, so on the number of workers and ranks: SeededSamples does not."""
-        here = seeds.seed(self.seed, step=self.step, rank=self.rank, worker=worker)
-        _seed(here, torch.default_generator.manual_seed)
+        _seed_quietly(seeds.seed(self.seed, step=self.step, rank=self.rank, worker=worker))
 
     def state_dict(self):
         """Where the training is. RuntimeError in a loop in which `done()` was not called: fetched is not trained."""
@@ -219,3 +231,43 @@ class DeterministicSampler(torch.utils.data.Sampler):
                 raise ValueError("the checkpoint's order has %s=%r and this one %s=%r: it would not be continued but another" % (
                     name, state[name], name, getattr(self._order, name)))
         self._move(state["step"])
+
+
+def _leaves(value, place):
+    """(place, type, bytes) of every tensor, array and other value in a batch."""
+    if isinstance(value, torch.Tensor):
+        flat = value.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8)
+        yield place, "%s %s" % (value.dtype, list(value.shape)), flat.numpy() if numpy is not None else bytes(flat.tolist())
+    elif numpy is not None and isinstance(value, numpy.ndarray) and value.dtype.kind != "O":
+        yield place, "%s %s" % (value.dtype, list(value.shape)), value.tobytes()
+    elif isinstance(value, dict):
+        yield place, "keys", pickle.dumps(list(value))
+        for key in value:
+            yield from _leaves(value[key], "%s[%r]" % (place, key))
+    elif isinstance(value, (list, tuple)):
+        yield place, "%s of %d" % (type(value).__name__, len(value)), b""
+        for i, part in enumerate(value):
+            yield from _leaves(part, "%s[%d]" % (place, i))
+    else:
+        yield place, type(value).__name__, pickle.dumps(value)
+
+
+def check_loader(make, batches=None):
+    """Runs a data pipeline twice, without a model: None when both gave the same batches bit for bit, else a sentence that says where
+    they first part.
+
+    `make()` seeds what it wants to and returns a new loader, or any iterable of batches; it is called twice. `batches`: stop after
+    so many. Two runs in one process share string hashes, threads and caches: `twinrun check` makes whole runs.
+    """
+    def run():
+        for number, batch in enumerate(itertools.islice(make(), batches)):
+            yield [(place, kind, hashlib.blake2b(data, digest_size=16).digest()) for place, kind, data in _leaves(batch, "batch %d" % number)]
+
+    first, count = list(run()), 0
+    for count, again in enumerate(run(), 1):
+        if count > len(first):
+            return "the first run ended after %d batches, the second went on" % len(first)
+        for one, other in zip(first[count - 1], again):
+            if one != other:
+                return "%s differs: %s%s" % (one[0], one[1], "" if one[1] == other[1] else " and " + other[1])
+    return None if count == len(first) else "the first run gave %d batches, the second %d" % (len(first), count)

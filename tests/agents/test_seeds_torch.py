@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """twinrun.torch: seeds, data order and augmentation of a PyTorch job, whatever the number of workers and ranks, and over a resume."""
+import itertools
 import pickle
 import random
 import sys
@@ -208,6 +209,52 @@ def test_workers_are_seeded_apart():
     both = seen(0), seen(1), seen(0, len(sampler()))
     assert seen(0) == both[0]
     assert len({x for rows in both for row in rows for x in row}) == sum(3 * len(rows) for rows in both)
+
+
+def test_samples_and_workers_do_not_call_the_jobs_functions(monkeypatch):
+    """isolate takes a call of these for the job's own seeding, and its pins for overridden."""
+    twin.seed_all(7)
+    for module in random, numpy.random:
+        monkeypatch.setattr(module, "seed", None)
+    monkeypatch.setattr(torch, "manual_seed", None)
+    twin.SeededSamples(Noisy(), seed=3)[1]
+    before = drawn()
+    sampler().worker_init_fn(0)
+    assert drawn() != before
+
+
+def test_ranks_of_torch_distributed(monkeypatch):
+    for name, value in dict(is_initialized=True, get_rank=2, get_world_size=3).items():
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    assert list(sampler()) == list(sampler(rank=2, world=3)) != list(sampler(rank=0, world=1))
+
+
+def test_check_loader():
+    def make(seed=3):
+        data = Noisy() if seed is None else twin.SeededSamples(Noisy(), seed=seed)
+        return lambda: DataLoader(data, batch_sampler=sampler(samples=data if seed else SAMPLES))
+
+    assert twin.check_loader(make()) is None
+    assert twin.check_loader(make(seed=None)) == "batch 0 differs: torch.float64 [8, 4]"
+    nan = {"x": torch.tensor([float("nan"), 1.0]), "y": (numpy.arange(3), "name", None), "z": torch.ones(2, dtype=torch.bfloat16)[0]}
+    assert twin.check_loader(lambda: [nan, nan]) is None
+
+    def changing(*versions):
+        runs = iter(versions)
+        return lambda: next(runs)
+
+    for one, other, expected in (
+            ([nan, {"x": [1, 2]}], [nan, {"x": [1, 3]}], "batch 1['x'][1] differs: int"),
+            ([[torch.zeros(2)]], [[-torch.zeros(2)]], "batch 0[0] differs: torch.float32 [2]"),
+            ([torch.zeros(2)], [torch.zeros(2, 1)], "batch 0 differs: torch.float32 [2] and torch.float32 [2, 1]"),
+            ([{"a": 1, "b": 2}], [{"b": 2, "a": 1}], "batch 0 differs: keys"),
+            ([[1]], [[1, 2]], "batch 0 differs: list of 1 and list of 2"),
+            ([1, 2], [1], "the first run gave 2 batches, the second 1"),
+            ([1], [], "the first run gave 1 batches, the second 0"),
+            ([1], [1, 2], "the first run ended after 1 batches, the second went on")):
+        assert twin.check_loader(changing(one, other)) == expected
+    assert twin.check_loader(changing([1, 2], [1, 3]), batches=1) is None
+    assert twin.check_loader(lambda: itertools.count(), batches=3) is None
 
 
 def test_under_the_agent(twinrun, script):
