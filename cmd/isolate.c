@@ -87,7 +87,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
-        /* Every pin is only freed: a value that natural runs never took would try innocents, too. */
+        /* Every pin is only freed, and nothing is shaken: a value that natural runs never took would try innocents, too. */
         c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true, .last_resort = strcmp(f->id, "affinity") == 0};
     }
     twin_world_free(&all);
@@ -212,9 +212,11 @@ const struct tw_command tw_command_isolate = {
     "isolate",
     "find, by controlled experiment, what makes the runs of a job part",
     synopsis,
-    "Runs COMMAND until runs have parted three times (or 14 comparisons were clean), then in a world where every factor is pinned, then "
-    "with factors freed, and last in the natural world with only the suspects pinned: the set must stop the divergence, and each of "
-    "its members must bring it back. Criteria, error rates and budget are fixed before the first run and written to the search's "
+    "Runs COMMAND until runs have parted three times (or 14 comparisons were clean), then with the most suspected factors pinned until one "
+    "pin is left that stops the divergence; where that does not decide, in a world where every factor is pinned and some are freed. Last, on "
+    "fresh runs with only the suspects pinned, the set must stop the divergence, and each of its members must bring it back. What natural "
+    "runs have not met is left out. Where the cause is the system's entropy, the time or the order of directories, one more run names "
+    "the job's lines that ask for it. Criteria, error rates and budget are fixed before the first run and written to the search's "
     "folder below the home (searches/), where report.html, a page that needs nothing but a browser, lies in the end.\n\n"
     "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.\n\n"
     "When the first divergence looks like a known case, that is said as a hint. Cases of one's own lie in the home (cases/); --save-case "

@@ -33,6 +33,7 @@ struct tw_isolate_arms;
 /* What the search's own log does not say of a run. */
 struct tw_isolate_made {
     uint32_t number;
+    double wall_s;                 /* of the job, without what we did around it */
     bool whole;                    /* it went on to its own end, or to that of --steps: its time counts */
     struct twin_search_set pinned; /* of two arms: as in A */
 };

@@ -56,9 +56,9 @@ static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_e
     const struct twin_search_result *r = &e->result;
     const struct tw_isolate_made *made = tw_isolate_made(c, e->number), unknown = {0};
     made = made ? made : &unknown;
-    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:i, s:b, s:o}", "number", (int)e->number, "purpose", (int)e->purpose,
+    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o}", "number", (int)e->number, "purpose", (int)e->purpose,
                      "world", hex(e->world), "status", (int)r->status, "parted", (int)r->parted, "disagrees", (int)r->disagrees, "layer",
-                     (int)r->layer, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds,
+                     (int)r->layer, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds, "wall_s", made->wall_s,
                      "same", set_json(&r->same), "vote", (int)r->vote, "whole", (int)made->whole, "pinned", set_json(&made->pinned));
 }
 
@@ -127,7 +127,8 @@ static int read_log(struct tw_isolate *c, const char *path, struct twin_error *e
         rc = j && entry_read(j, &e) == 0 ? twin_search_log_add(&c->log, &e, err)
                                          : twin_error_set(err, TWIN_EFORMAT, "%s: line %zu is not a run of a search", path, c->log.count + 1);
         if (rc == 0 && json_object_get(j, "whole"))
-            rc = tw_isolate_made_add(c, &(struct tw_isolate_made){e.number, json_is_true(json_object_get(j, "whole")), set_read(json_object_get(j, "pinned"))});
+            rc = tw_isolate_made_add(c, &(struct tw_isolate_made){.number = e.number, .whole = json_is_true(json_object_get(j, "whole")),
+                                              .wall_s = json_number_value(json_object_get(j, "wall_s")), .pinned = set_read(json_object_get(j, "pinned"))});
         json_decref(j);
         at = (size_t)(end - data) + 1;
     }

@@ -204,10 +204,8 @@ static int write_page(const struct tw_isolate *c, const struct tw_isolate_result
 
 static int print_text(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
-    char *text = twin_search_report_text(r, c->candidate);
-    fputs(text ? text : "", stdout);
-    free(text);
-    print_natural(x);
+    char *verdict = twin_search_verdict_text(r, c->candidate), *evidence = twin_search_evidence_text(r, c->candidate);
+    fputs(verdict ? verdict : "", stdout);
     print_first(x);
     if (c->arms)
         tw_isolate_arms_print(c, r);
@@ -218,10 +216,14 @@ static int print_text(const struct tw_isolate *c, const struct twin_isolation *x
         printf("hint      %s\n", hint ? hint : "");
         tw_free(hint);
     }
-    for (size_t i = 0; i < x->note_count; i++)
-        printf("note      %s\n", x->note[i]);
     if (*x->next)
         printf("next      %s\n", x->next);
+    fputs(evidence ? evidence : "", stdout);
+    print_natural(x);
+    for (size_t i = 0; i < x->note_count; i++)
+        printf("note      %s\n", x->note[i]);
+    free(verdict);
+    free(evidence);
     printf("page      %s/report.html\n", c->folder);
     return 0;
 }

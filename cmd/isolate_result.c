@@ -65,8 +65,8 @@ static size_t times(const struct tw_isolate *c, const struct twin_search_set *pi
     for (size_t i = 0; i < c->log.count; i++) {
         const struct twin_search_entry *e = &c->log.entry[i];
         const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
-        if (m && m->whole && e->result.status == TWIN_ENDED_WELL && e->result.seconds > 0 && equal_sets(&m->pinned, pinned))
-            log_s[n++] = log(e->result.seconds);
+        if (m && m->whole && e->result.status == TWIN_ENDED_WELL && m->wall_s > 0 && equal_sets(&m->pinned, pinned))
+            log_s[n++] = log(m->wall_s);
     }
     return n;
 }

@@ -76,9 +76,9 @@ int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m)
     return 0;
 }
 
-static int remember_made(struct tw_isolate *c, const struct twin_search_request *q, const struct tw_watch *w)
+static int remember_made(struct tw_isolate *c, const struct twin_search_request *q, const struct tw_watch *w, const struct twin_run *r)
 {
-    struct tw_isolate_made m = {.number = q->number, .whole = !w->stopped_parted && !w->stopped_time};
+    struct tw_isolate_made m = {.number = q->number, .whole = !w->stopped_parted && !w->stopped_time, .wall_s = r->wall_s};
     for (size_t i = 0; i < c->count; i++)
         if (q->setting[i].mode == TWIN_PIN && !(c->arms && q->setting[i].value))
             m.pinned.word[i / 64] |= UINT64_C(1) << i % 64;
@@ -349,7 +349,7 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
         out->layer = twin_search_layer("environment");
     }
     if (rc == 0)
-        rc = remember_made(c, q, &m->watch);
+        rc = remember_made(c, q, &m->watch, r);
     if (rc == 0)
         say_run(c, q, r, out);
     if (rc == 0)

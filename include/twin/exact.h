@@ -26,7 +26,7 @@
  * The caller's floating-point mode must be the default: to nearest, subnormals neither flushed nor taken for zero. With
  * another one everything that reads numbers refuses (TWIN_EINVAL) and changes nothing. Exception flags and masks stay as
  * they were. Nothing is allocated. An accumulator belongs to one thread at a time; give each its own, and merge.
- * Since 0.1.
+ * Link with -ltwinnumerics. Since 0.1.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +36,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* From 2^-2148, the smallest product of two f64, to above 2^64 times the largest. */
 #define TWIN_ACC_LIMBS 67
@@ -100,6 +101,7 @@ int twin_dot_f32(const float *x, const float *y, int64_t n, float *out, struct t
 int twin_dot_f16(const uint16_t *x, const uint16_t *y, int64_t n, uint16_t *out, struct twin_error *err);
 int twin_dot_bf16(const uint16_t *x, const uint16_t *y, int64_t n, uint16_t *out, struct twin_error *err);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -201,5 +201,7 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
                 struct twin_error *err);
 void twin_search_report_free(struct twin_search_report *r);
 /* What was found in words, several lines; malloc'ed (free), NULL when there is no memory. */
-char *twin_search_report_text(const struct twin_search_report *r, const struct twin_candidate *candidate);
+char *twin_search_verdict_text(const struct twin_search_report *r, const struct twin_candidate *candidate);
+/* The numbers behind it: baseline, contrasts, unit, bound; the same way. */
+char *twin_search_evidence_text(const struct twin_search_report *r, const struct twin_candidate *candidate);
 #endif

@@ -192,6 +192,7 @@ struct tw_scan {
     struct tw_findings benign;
     struct tw_findings order;     /* order-only differences seen before */
     struct tw_findings inserted;  /* arms: what one of them did in between, by kind and name */
+    uint32_t skipped;             /* batches that a resumed b read and dropped before its first step */
     char *equal_before;
     uint64_t equal_records;
     uint64_t steps_compared;

@@ -186,24 +186,41 @@ static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct 
     tw_last_resort_free(&l);
 }
 
+static void take_benign(struct tw_cmp *c, const struct twin_finding *at, char *text, struct tw_pair_result *r)
+{
+    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_OUTPUT, at->phase, at->kind);
+    if (!f) {
+        tw_free(text);
+        return;
+    }
+    f->rank = at->rank;
+    f->step_a = at->step_a;
+    f->step_b = at->step_b;
+    tw_finding_set(c, &f->name, tw_cmp_copy(c, at->name));
+    tw_finding_set(c, &f->text, text);
+    tw_findings_take(c, &r->benign, f);
+}
+
+/* A resumed job that goes through the epoch to the place where it stopped. */
+static void take_skipped(struct tw_cmp *c, const struct tw_scan *s, struct tw_pair_result *r)
+{
+    uint32_t first = (uint32_t)-s->shift;
+    bool one = s->skipped == 1;
+    const struct twin_finding at = {.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .rank = s->pair->a->rank, .step_a = first, .name = (char *)"batch"};
+    if (s->skipped)
+        take_benign(c, &at, tw_cmp_text(c, "%s read %u batch%s and dropped %s before step %u (its 0)", c->label_b, s->skipped, one ? "" : "es",
+                                        one ? "it" : "them", first), r);
+}
+
 /* What one arm did in between is benign when nothing both did differs; else it is a hint at most. */
 static void take_insertions(struct tw_cmp *c, const struct scans *scans, struct tw_pair_result *r)
 {
     for (size_t i = 0; i < scans->n && !r->value; i++) {
         const struct tw_findings *in = &scans->s[i].inserted;
-        if (in->n == 0)
-            continue;
-        const struct twin_finding *first = &in->f[0];
-        struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_OUTPUT, first->phase, first->kind);
-        if (!f)
-            return;
-        f->rank = first->rank;
-        f->step_a = first->step_a;
-        f->step_b = first->step_b;
-        tw_finding_set(c, &f->name, tw_cmp_copy(c, first->name));
-        tw_finding_set(c, &f->text, tw_cmp_text(c, "from step %u on one arm did more in between (%s/%s %s and %zu more): nothing that both did differs",
-                                                first->step_a, twin_phase_name(first->phase), twin_kind_name(first->kind), first->name, in->n - 1));
-        tw_findings_take(c, &r->benign, f);
+        take_skipped(c, &scans->s[i], r);
+        if (in->n > 0)
+            take_benign(c, &in->f[0], tw_cmp_text(c, "from step %u on one arm did more in between (%s/%s %s and %zu more): nothing that both did differs",
+                                                  in->f[0].step_a, twin_phase_name(in->f[0].phase), twin_kind_name(in->f[0].kind), in->f[0].name, in->n - 1), r);
     }
 }
 

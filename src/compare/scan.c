@@ -165,6 +165,38 @@ static void take_order(struct tw_cmp *c, const struct tw_view *a, const struct t
             tw_findings_take(c, &out->order, tw_finding_from(c, &d->d[i], a, b));
 }
 
+/* Arms: what one of them did in between (an evaluation) and the other did not. Kept: it matters when it moved a generator
+ * that both draw from later. */
+static void take_insertions(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+{
+    for (size_t i = 0; i < d->count && out->inserted.n < 64; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+        bool known = !tw_diff_significant(&d->d[i]);
+        for (size_t k = 0; k < out->inserted.n && !known; k++)
+            known = out->inserted.f[k].kind == r->kind && strcmp(out->inserted.f[k].name, tw_rec_name(v, r)) == 0 &&
+                    strcmp(out->inserted.f[k].scope, tw_rec_scope(v, r)) == 0;
+        if (known)
+            continue;
+        struct twin_finding *f = tw_finding_from(c, &d->d[i], a, b);
+        if (f) {
+            f->role = TWIN_ORIGIN;
+            f->step_a = f->type == TWIN_FINDING_ONLY_B ? f->step_b - (uint32_t)out->shift : f->step_a;
+            f->step_b = f->step_a + (uint32_t)out->shift;
+        }
+        tw_findings_take(c, &out->inserted, f);
+    }
+}
+
+/* Inside of a step a generator shows in what is made with it. At the seam nothing is made yet: what was not restored would show too late. */
+static bool same_generators(const struct tw_view *a, const struct tw_stepdiff *d)
+{
+    for (size_t i = 0; i < d->count; i++)
+        if (d->d[i].a != TW_NONE && d->d[i].b != TW_NONE && a->rec[d->d[i].a].kind == TWIN_KIND_STATE && tw_diff_significant(&d->d[i]))
+            return false;
+    return true;
+}
+
 int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
                   void *user, struct tw_scan *out, struct twin_error *err)
 {
@@ -177,7 +209,9 @@ int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_vie
         return twin_error_set(err, rc, "out of memory comparing two steps");
     if (drop)
         tw_stepdiff_drop(&d, drop, user);
-    if (d.count > d.order) {
+    if (d.count > d.order && c->o->arms && same_generators(a, &d) && tw_only_insertions(a, b, &d, false)) {
+        take_insertions(c, a, b, &d, out);
+    } else if (d.count > d.order) {
         tw_causes_mark(&d, a, b);
         take_frontier(c, a, b, &d, out);
     }
@@ -208,29 +242,6 @@ int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struc
         tw_stepdiff_free(d);
     }
     return rc;
-}
-
-/* Arms: what one of them did in between (an evaluation) and the other did not. Kept: it matters when it moved a generator
- * that both draw from later. */
-static void take_insertions(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
-{
-    for (size_t i = 0; i < d->count && out->inserted.n < 64; i++) {
-        const struct tw_view *v;
-        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
-        bool known = !tw_diff_significant(&d->d[i]);
-        for (size_t k = 0; k < out->inserted.n && !known; k++)
-            known = out->inserted.f[k].kind == r->kind && strcmp(out->inserted.f[k].name, tw_rec_name(v, r)) == 0 &&
-                    strcmp(out->inserted.f[k].scope, tw_rec_scope(v, r)) == 0;
-        if (known)
-            continue;
-        struct twin_finding *f = tw_finding_from(c, &d->d[i], a, b);
-        if (f) {
-            f->role = TWIN_ORIGIN;
-            f->step_a = f->type == TWIN_FINDING_ONLY_B ? f->step_b - (uint32_t)out->shift : f->step_a;
-            f->step_b = f->step_a + (uint32_t)out->shift;
-        }
-        tw_findings_take(c, &out->inserted, f);
-    }
 }
 
 /* When a generator differs that an earlier insertion drew from, that insertion is the origin. */

@@ -194,13 +194,58 @@ static bool restored_later(const struct seam *s, const char *name)
     return equal > 0;
 }
 
+/* The next record of this kind and name before *i, the seam left out. */
+static const struct tw_rec *one_before(const struct seam *s, const struct tw_view *v, uint8_t kind, const char *name, size_t *i)
+{
+    while (*i > 0) {
+        const struct tw_rec *r = &v->rec[--*i];
+        bool seam = v == s->a ? is_seam_a(r, s->before) : r->phase == TWIN_PHASE_INIT;
+        if (!seam && r->kind == kind && strcmp(tw_rec_name(v, r), name) == 0)
+            return r;
+    }
+    return NULL;
+}
+
+/* Does b's step end with a's records of this kind and name? Then it does not matter what b has of them before: a trainer that reads the
+ * epoch's batches up to the place where it stopped, and the draws that this took. *more: how many those are. */
+static bool ends_alike(const struct seam *s, uint8_t kind, const char *name, uint32_t *more)
+{
+    size_t i = s->a->count, j = s->b->count, equal = 0;
+    const struct tw_rec *x, *y;
+    *more = 0;
+    for (; (x = one_before(s, s->a, kind, name, &i)) != NULL; equal++)
+        if (!(y = one_before(s, s->b, kind, name, &j)) || y->content != x->content)
+            return false;
+    while (equal > 0 && one_before(s, s->b, kind, name, &j))
+        ++*more;
+    return equal > 0;
+}
+
+static bool leads_there(const struct seam *s, const struct tw_rec *r)
+{
+    uint32_t more;
+    return (r->kind == TWIN_KIND_BATCH || r->kind == TWIN_KIND_INDICES || r->kind == TWIN_KIND_STATE) && ends_alike(s, r->kind, tw_rec_name(s->b, r), &more);
+}
+
+static uint32_t skipped_batches(const struct seam *s)
+{
+    uint32_t most = 0, more;
+    for (size_t j = 0; j < s->b->count; j++) {
+        const struct tw_rec *r = &s->b->rec[j];
+        bool first = r->kind == TWIN_KIND_BATCH && r->occurrence == 0; /* for all of its name: a batch may be several records */
+        if (first && ends_alike(s, r->kind, tw_rec_name(s->b, r), &more) && more > most)
+            most = more;
+    }
+    return most;
+}
+
 static bool does_not_count(const struct tw_diff *d, void *user)
 {
     const struct seam *s = user;
     const struct tw_rec *r = d->a != TW_NONE ? &s->a->rec[d->a] : &s->b->rec[d->b];
     bool seam = d->a != TW_NONE ? is_seam_a(r, s->before) : r->phase == TWIN_PHASE_INIT;
     if (!seam)
-        return false;
+        return d->a == TW_NONE && leads_there(s, r);
     if (d->a == TW_NONE || d->b == TW_NONE) /* not recorded on one side: unknown */
         return true;
     return r->kind == TWIN_KIND_STATE && restored_later(s, tw_rec_name(s->a, r));
@@ -266,6 +311,7 @@ int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct 
         rc = tw_scan_views(c, &a, &b, does_not_count, &s, out, err);
         if (rc == 0 && out->found)
             describe(c, &s, k, out);
+        out->skipped = skipped_batches(&s);
         out->step = out->found && out->step < k ? k : out->step; /* the first step both have */
         out->steps_compared++;
     }

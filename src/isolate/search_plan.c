@@ -187,8 +187,6 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r, con
         tw_buf_printf(b, "applied   A with %s as in B: %llu of %llu comparisons part; A itself: 0 of %llu; p = %.2g\n",
                       r->cause_count > 1 ? "them" : tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it", (unsigned long long)r->applied.parted, (unsigned long long)r->applied.trials,
                       (unsigned long long)r->repeats, r->p_applied);
-    if (r->cause_count)
-        tw_buf_printf(b, "unit      %s: %s\n", unit, r->unit_why);
 }
 
 /* What the caller should know of an end that is no verdict. */
@@ -220,10 +218,19 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
     }
 }
 
-char *twin_search_report_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
+char *twin_search_verdict_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
 {
     struct tw_buf b = {0};
     tw_buf_printf(&b, "outcome   %s, %u runs, %.1f s\n", twin_search_outcome_name(r->outcome), r->runs, r->seconds);
+    put_causes(&b, r, candidate);
+    put_end(&b, r);
+    return tw_buf_steal(&b);
+}
+
+char *twin_search_evidence_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "");
     if (r->baseline) {
         tw_buf_printf(&b, "baseline  %llu of %llu comparisons %s (%.3g to %.3g)", (unsigned long long)r->parted,
                       (unsigned long long)r->baseline, r->arms ? "of B with A part" : "part", r->rate_low, r->rate_high);
@@ -240,8 +247,8 @@ char *twin_search_report_text(const struct twin_search_report *r, const struct t
             put_set(&b, &r->test[i].freed, candidate);
         tw_buf_puts(&b, "\n");
     }
-    put_causes(&b, r, candidate);
-    put_end(&b, r);
+    if (r->cause_count)
+        tw_buf_printf(&b, "unit      %s: %s\n", r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps", r->unit_why);
     if (!isnan(r->bound))
         tw_buf_printf(&b, "bound     a divergence in up to %.3g of comparisons cannot be excluded (95%%)\n", r->bound);
     if (tw_set_count(&r->dropped)) {

@@ -67,7 +67,7 @@ static int copy_file(struct copy *c, int from, int to, const char *name, const s
     if (c->bytes > SCRATCH_BYTES)
         return twin_error_set(
             c->err, TWIN_ELIMIT,
-            "%s is too large for a scratch copy (more than 2 GiB); run in a smaller folder, or without --fresh-dir",
+            "%s is too large for a scratch copy (more than 2 GiB); run in a smaller folder, or without --fresh-dir (which --jobs brings along)",
             c->from);
     int in = openat(from, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     int out = in < 0 ? -1 : openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -4,12 +4,15 @@
 Environment: TWINRUN_BUILD (build folder, default ./build), TWINRUN_TEST_PYTHON (default: the Python that runs pytest),
 TWINRUN_FULL=1 (also what takes minutes).
 """
+import compileall
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -18,6 +21,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
 FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
+
+
+def pytest_configure(config):
+    """In each process: signals as jobs expect them. Once, before xdist starts its workers: what they share."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background; what the tests start would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(config, "workerinput"):
+        return
+    os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")
+    compileall.compile_dir(ROOT / "python", quiet=2)  # as installed: or each job under test would compile the agent anew
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop("TWINRUN_TEST_SHARED"), ignore_errors=True)
 
 
 class Result:
@@ -46,7 +64,8 @@ class Result:
 def clean_environment(extra=None):
     """The caller's environment without what would change the outcome of a test."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k not in ("PYTHONHASHSEED", "LD_PRELOAD")}
-    env.update(NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1", TERM="dumb", LC_ALL="C.UTF-8")
+    env.update(NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1", TERM="dumb", LC_ALL="C.UTF-8",
+               OMP_WAIT_POLICY="passive")  # several tests at a time: a thread that spins takes a core from another job (a quarter of all time)
     env.update(extra or {})
     return {k: v for k, v in env.items() if v is not None}
 
@@ -79,15 +98,12 @@ def start(tmp_path):
     """start(argv, **popen arguments): a process in a session of its own that is killed, if need be, after the test."""
     started = []
 
-    def default_signals():  # a test run in the background ignores SIGINT, and what it starts would inherit that
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
     def launch(argv, **kwargs):
         kwargs.setdefault("cwd", tmp_path)
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
         kwargs.setdefault("stdin", subprocess.DEVNULL)
-        process = subprocess.Popen([str(a) for a in argv], start_new_session=True, preexec_fn=default_signals, **kwargs)
+        process = subprocess.Popen([str(a) for a in argv], start_new_session=True, **kwargs)
         started.append(process)
         return process
 

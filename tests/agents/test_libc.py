@@ -13,8 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import FULL
 from native import BUILD, JOB, LIBRARY, Run, bare
 from test_native_python import PYTHONS
+from test_pins import PYTHONS as OLDEST_AND_NEWEST
 
 SOURCES = Path(__file__).resolve().parent / "libc_jobs"
 HOT = os.path.join(BUILD, "agents", "libtwinrun_hot.so")
@@ -171,7 +173,7 @@ def test_numpy_and_torch_repeat(observe, python):
     assert not [n for n in libraries if first[n] == other[n]]
 
 
-@pytest.mark.parametrize("interpreter", PYTHONS)
+@pytest.mark.parametrize("interpreter", PYTHONS if FULL else OLDEST_AND_NEWEST)
 def test_every_python_repeats(observe, interpreter):
     script = SOURCES / "entropy.py"
     first, again = (observe("entropy=pin:7,clock=pin,directory=pin", interpreter, script, rc=0).out for _ in range(2))

@@ -331,7 +331,9 @@ def test_progress_is_visible_while_the_job_runs(tmp_path):
     run = Run(tmp_path)
     job = subprocess.Popen([JOB, "slow"], env=run.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert job.stdout.readline() == b"now\n"
-    time.sleep(0.05)
+    deadline = time.monotonic() + 30
+    while run.slots()[0]["steps"] != 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
     slot, = run.slots()
     assert slot["pid"] == job.pid and slot["steps"] == 4 and slot["state"] == 1
     job.communicate(b"\n", timeout=30)

@@ -9,7 +9,7 @@ PAIRS = 20 if os.environ.get("TWINRUN_FULL") else 5
 
 
 def weights(path, *options):
-    result = bare(TRAINER, "--quiet", "--checkpoint", str(path), *options)
+    result = bare(TRAINER, "--quiet", "--steps", "150", "--checkpoint", str(path), *options)
     assert result.returncode == 0 and result.stderr == b""
     return path.read_bytes()
 
@@ -66,9 +66,9 @@ def test_ordered_traces_are_equal(tmp_path):
 def test_the_agent_changes_no_bit(tmp_path):
     alone = weights(tmp_path / "alone", "--ordered")
     run = Run(tmp_path / "run")
-    result = run.start(TRAINER, "--quiet", "--ordered", "--checkpoint", str(tmp_path / "armed"))
+    result = run.start(TRAINER, "--quiet", "--steps", "150", "--ordered", "--checkpoint", str(tmp_path / "armed"))
     assert result.returncode == 0 and (tmp_path / "armed").read_bytes() == alone
-    assert result.stdout == bare(TRAINER, "--quiet", "--ordered").stdout
+    assert result.stdout == bare(TRAINER, "--quiet", "--steps", "150", "--ordered").stdout
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "3", "7", "40"])

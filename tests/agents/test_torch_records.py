@@ -3,6 +3,7 @@
 import hashlib
 
 import pytest
+from conftest import FULL
 from torch_observed import observed
 
 pytestmark = pytest.mark.usefixtures("python")
@@ -189,7 +190,7 @@ def test_recomputed_activations_are_marked():
     assert all(r["digest"] == first[r["name"]] for r in again) and set(first) == {"a.linear", "a.drop", "a", "b.linear", "b.drop", "b", "output"}
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("start", ["fork", "spawn"] + ["forkserver"] * FULL)
 def test_loader_workers_keep_their_own_steps(start):
     job = observed("loaders", args=(start,))
     workers = {r["process"] for r in job.records} - {"main"}

@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import pytest
+from conftest import FULL
 from torch_observed import HERE, JOBS, PYTHON, alone, environment, observed
 
 pytestmark = pytest.mark.usefixtures("python")
@@ -28,7 +29,7 @@ CASES = [
     ("saving", "tensors", ("1.5",), ()),
     ("loaders", "tensors", ("fork",), ()),
     ("loaders", "tensors", ("spawn",), ()),
-    ("loaders", "tensors", ("forkserver",), ()),
+    *[("loaders", "tensors", ("forkserver",), ())] * FULL,
     ("ranks", "tensors", (), ()),
     ("odd", "tensors", (), ()),
 ]

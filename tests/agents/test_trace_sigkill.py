@@ -25,17 +25,26 @@ def victim():
     return path
 
 
-def kill_once(victim, folder, seed, wait_s):
+def sealed_so_far(published):
+    """(steps, records) that the job says are sealed."""
+    raw = published.read_bytes() if published.exists() else b""
+    return struct.unpack("<QQ", raw) if len(raw) == 16 else (0, 0)
+
+
+def kill_once(victim, folder, seed, wait_s, late):
+    """late: not before something was sealed."""
     trace, published = folder / "x.twt", folder / "published"
     for f in (trace, published, folder / "x.twt.new"):
         if f.exists():
             f.unlink()
     job = subprocess.Popen([victim, "run", trace, published, str(seed)])
+    deadline = time.monotonic() + 30
+    while late and sealed_so_far(published)[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.001)
     time.sleep(wait_s)
     os.kill(job.pid, signal.SIGKILL)
     assert job.wait() == -signal.SIGKILL
-    raw = published.read_bytes() if published.exists() else b""
-    steps, records = struct.unpack("<QQ", raw) if len(raw) == 16 else (0, 0)
+    steps, records = sealed_so_far(published)
     if not trace.exists():
         assert steps == 0, "seed %d: %d steps were sealed, there is no trace" % (seed, steps)
         return 0, 0
@@ -51,9 +60,9 @@ def test_sigkill_loses_nothing_sealed(victim, tmp_path):
     rng = random.Random(20)
     sealed, torn = 0, 0
     for seed in range(KILLS):
-        # from before the file exists to some hundred blocks in it
-        steps, tail = kill_once(victim, tmp_path, seed, rng.choice((0.002, 0.01, 0.05)) * rng.random() * 2)
+        # from before the file exists to some hundred blocks in it; a slow machine may need long for the first
+        steps, tail = kill_once(victim, tmp_path, seed, rng.choice((0.002, 0.01, 0.05)) * rng.random() * 2, late=seed % 2 == 1)
         sealed += steps > 0
         torn += tail > 0
     print("%d kills: %d after something was sealed, %d left a torn tail" % (KILLS, sealed, torn))
-    assert sealed > KILLS // 10, "the kills came too early to mean anything"
+    assert sealed >= KILLS // 2, "the kills came too early to mean anything"

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of torch_jobs/, run alone and under the agent with the double of the library (fake_native.py); each once."""
+import fcntl
 import functools
+import hashlib
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -23,7 +26,25 @@ def _run(command, env, cwd):
     return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
 
 
-@functools.lru_cache(maxsize=None)
+def once(function):
+    """Equal calls are made once by all workers of pytest together: the results lie in a folder that they share."""
+
+    @functools.lru_cache(maxsize=None)
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        name = hashlib.sha256(repr((function.__name__, args, sorted(kwargs.items()))).encode()).hexdigest()
+        path = os.path.join(os.environ["TWINRUN_TEST_SHARED"], name)
+        with open(path, "a+b") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)  # who comes second waits here; a call that raised left the file empty
+            if os.fstat(f.fileno()).st_size == 0:
+                pickle.dump(function(*args, **kwargs), f)
+            f.seek(0)
+            return pickle.load(f)
+
+    return call
+
+
+@once
 def alone(job, args=(), options=()):
     """The job with nothing of ours around it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +73,7 @@ class Observed:
         return [r["step"] for r in self.select(**want)]
 
 
-@functools.lru_cache(maxsize=None)
+@once
 def observed(job, level="tensors", args=(), options=(), extra=()):
     """The job under the agent."""
     with tempfile.TemporaryDirectory() as folder:

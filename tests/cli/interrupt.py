@@ -20,9 +20,10 @@ def main():
     os.killpg(p.pid, signal.SIGINT)
     code = p.wait(30)
     print("exit", code if code >= 0 else "by signal %d" % -code, flush=True)
-    time.sleep(0.2)
     try:
-        os.killpg(p.pid, 0)
+        for _ in range(50):  # what was killed with it may need a moment to be gone
+            os.killpg(p.pid, 0)
+            time.sleep(0.1)
         print("something of it still lives")
     except ProcessLookupError:
         pass

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "search_world.h"
+#include "base.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,4 +212,14 @@ void sim_close(struct sim *s)
     free(s->run);
     s->run = NULL;
     s->runs = s->room = 0;
+}
+
+char *sim_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
+{
+    char *verdict = twin_search_verdict_text(r, candidate), *evidence = twin_search_evidence_text(r, candidate), *both = NULL;
+    if (verdict && evidence)
+        both = tw_printf("%s%s", verdict, evidence);
+    tw_free(verdict);
+    tw_free(evidence);
+    return both;
 }

@@ -47,4 +47,6 @@ uint64_t sim_random(uint64_t *state);
 double sim_uniform(uint64_t *state);
 twin_search_run sim_make_runs;
 void sim_close(struct sim *s);
+/* Verdict and evidence; NULL: no memory. tw_free. */
+char *sim_text(const struct twin_search_report *r, const struct twin_candidate *candidate);
 #endif

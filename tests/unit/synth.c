@@ -293,9 +293,20 @@ static void one_step(struct synth_model *m, struct twin_writer *w, uint32_t step
     twin_writer_step_end(w);
 }
 
+static void replay(struct synth_model *m, struct twin_writer *w)
+{
+    float batch[SYNTH_SIZE];
+    m->shuffled = draw(m);
+    put_state(m, w, TWIN_PHASE_RNG, "RandomSampler.__iter__");
+    for (uint32_t step = 0; step < m->start; step++)
+        make_batch(m, w, step, 0, "DataLoader", batch);
+}
+
 void synth_train(struct synth_model *m, struct twin_writer *w)
 {
     put_state(m, w, TWIN_PHASE_INIT, NULL);
+    if (m->replay)
+        replay(m, w);
     for (uint32_t step = m->start; step < m->steps; step++) {
         if (m->shuffle && (m->shuffle_every == 0 || step % m->shuffle_every == 0)) {
             m->shuffled = draw(m);

@@ -41,6 +41,7 @@ struct synth_model {
     float lr;
     uint64_t generator;          /* its state at the start */
     bool shuffle;                /* batches depend on the generator */
+    bool replay;                 /* a resumed run: draws the epoch's order again, and reads and drops the batches of the steps before `start` */
     uint32_t shuffle_every;      /* the sampler draws anew every so many steps; 0 = every step */
     bool eval_apart;             /* evaluation draws from a generator of its own */
     uint64_t eval_generator, shuffled;

@@ -1,56 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch room from inside: run folders and their reader, names, environment, trial load, every allocation failing. */
-#include "launch.h"
+/* The launch room from inside: run folders, their reader and what it makes of damaged ones, finding and removing. */
+#include "launch_test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-static char *folder; /* scratch of the running test */
-
-static int make_folder(void **state)
-{
-    (void)state;
-    char name[] = "/tmp/twin-launch-XXXXXX";
-    folder = mkdtemp(name) ? strdup(name) : NULL;
-    return folder && chdir(folder) == 0 && setenv("TWINRUN_HOME", "home", 1) == 0 ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    tw_alloc_fail_at(0, false);
-    int rc = chdir("/") == 0 && tw_remove_tree(folder, NULL, NULL) == 0 ? 0 : -1;
-    free(folder);
-    return rc;
-}
-
-static void write_text(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    assert_true(fd >= 0);
-    assert_int_equal(tw_write_all(fd, text, strlen(text)), 0);
-    close(fd);
-}
-
-static struct twin_run *run_command(const char *label, char *const *argv)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_launch_options o = {.argv = argv, .label = label, .level = TWIN_LEVEL_STEPS, .window_last = UINT32_MAX};
-    struct twin_run *run = NULL;
-    int rc = twin_launch(&o, &run, &err);
-    if (rc)
-        fail_msg("%d: %s", rc, err.message);
-    return run;
-}
 
 static void test_levels(void **state)
 {
@@ -303,9 +259,13 @@ static void test_launcher_was_killed(void **state)
     close(ends[1]);
     char c;
     assert_int_equal(read(ends[0], &c, 1), 1);
-    usleep(100000);
     assert_int_equal(twin_run_list(NULL, &dirs, &n, &err), 0);
     assert_int_equal(n, 1);
+    char *stored = tw_path_join(dirs[0], "stdout");
+    struct stat st = {0};
+    for (int i = 0; i < 1000 && !(stat(stored, &st) == 0 && st.st_size == 4); i++)
+        usleep(10000);
+    tw_free(stored);
     assert_int_equal(twin_run_load(dirs[0], &run, &err), 0);
     assert_int_equal(run->outcome, TWIN_RUN_INTERRUPTED);
     assert_non_null(strstr(run->message, "still going on"));
@@ -394,245 +354,8 @@ static void test_ambiguous_prefix(void **state)
     tw_free(dir);
 }
 
-/* ---- environment */
-
-static void test_environment(void **state)
-{
-    (void)state;
-    char *from[] = {"A=1", "odd", "B=", "A=dup", NULL};
-    struct tw_env e;
-    assert_int_equal(tw_env_copy(&e, from, NULL), 0);
-    assert_int_equal(e.n, 4);
-    assert_string_equal(tw_env_get(&e, "B"), "");
-    assert_null(tw_env_get(&e, "odd"));
-    assert_int_equal(tw_env_set(&e, "C", "x=y", NULL), 0);
-    assert_string_equal(tw_env_get(&e, "C"), "x=y");
-    assert_int_equal(tw_env_put(&e, "B=new", NULL), 0);
-    assert_string_equal(tw_env_get(&e, "B"), "new");
-    tw_env_unset(&e, "C");
-    tw_env_unset(&e, "absent");
-    assert_int_equal(e.n, 4);
-    assert_null(e.v[4]);
-    tw_env_free(&e);
-    static const char *const kept[] = {"RANK=1", "OMP_NUM_THREADS=4", "PYTHONHASHSEED=0", "LC_ALL=C", "CUBLAS_WORKSPACE_CONFIG=:4096:8", "SLURM_PROCID=2"};
-    static const char *const dropped[] = {"RANKED=1", "AWS_SECRET_ACCESS_KEY=x", "TORCH_TOKEN=x", "HF_TOKEN=x", "MLFLOW_PASSWORD=x", "HOME=/x", "RANK", ""};
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
-        assert_true(tw_env_is_kept(kept[i]));
-    for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
-        assert_false(tw_env_is_kept(dropped[i]));
-}
-
-static void test_window_is_passed_for_operations_only(void **state)
-{
-    (void)state;
-    static const struct { enum twin_level level; uint32_t first, last; const char *expected; } rows[] = {
-        {TWIN_LEVEL_OPS, 0, UINT32_MAX, NULL}, {TWIN_LEVEL_OPS, 0, 0, "0:0"}, {TWIN_LEVEL_OPS, 3, 7, "3:7"}, {TWIN_LEVEL_TENSORS, 3, 7, NULL}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct tw_env e = {0};
-        struct twin_run run = {.dir = "/r", .id = "00"};
-        struct tw_agent_setup a = {0};
-        struct twin_launch_options o = {.level = rows[i].level, .window_first = rows[i].first, .window_last = rows[i].last};
-        assert_int_equal(tw_env_protocol(&e, &o, &run, &a, NULL), 0);
-        const char *found = tw_env_get(&e, "TWINRUN_WINDOW");
-        assert_true((found == NULL) == (rows[i].expected == NULL));
-        if (found)
-            assert_string_equal(found, rows[i].expected);
-        tw_env_free(&e);
-    }
-}
-
-static void test_parts(void **state)
-{
-    (void)state;
-    struct twin_parts p;
-    mkdir("parts", 0777);
-    tw_mkdirs("parts/python/twinrun/_site", NULL);
-    write_text("parts/libtwinrun.so", "x");
-    write_text("parts/python/twinrun/_site/sitecustomize.py", "");
-    setenv("TWINRUN_LIBDIR", "parts", 1);
-    assert_int_equal(twin_parts_find(&p, NULL), 0);
-    char *library = tw_printf("%s/parts/libtwinrun.so", folder), *site = tw_printf("%s/parts/python/twinrun/_site", folder);
-    assert_string_equal(p.agent_library, library);
-    assert_string_equal(p.site_dir, site);
-    assert_memory_equal(p.python_dir, p.site_dir, strlen(p.python_dir));
-    twin_parts_free(&p);
-    unsetenv("TWINRUN_LIBDIR");
-    tw_free(library);
-    tw_free(site);
-}
-
-/* ---- trial load against this very program and files that are none */
-
-static void test_trial_load(void **state)
-{
-    (void)state;
-    bool ok = false;
-    char *why = NULL, self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(n > 0);
-    self[n] = '\0';
-    write_text("broken.so", "not a library");
-    assert_int_equal(twin_trial_load("true", "/no/such/library.so", &ok, &why, NULL), 0);
-    assert_false(ok);
-    assert_non_null(strstr(why, "cannot be preloaded"));
-    tw_free(why);
-    char *broken = tw_path_join(folder, "broken.so");
-    assert_int_equal(twin_trial_load("true", broken, &ok, &why, NULL), 0);
-    assert_false(ok);
-    assert_non_null(strstr(why, "broken.so"));
-    tw_free(why);
-    tw_free(broken);
-    assert_int_equal(twin_trial_load("no-such-program", "/x.so", &ok, &why, NULL), 0);
-    assert_true(ok); /* it will fail by itself, with its own message */
-    assert_null(why);
-    write_text("endless", "#!./endless\n");
-    chmod("endless", 0777);
-    assert_int_equal(twin_trial_load("./endless", "/x.so", &ok, &why, NULL), 0);
-    assert_false(ok);
-    tw_free(why);
-}
-
-static void test_elf_of_damaged_files(void **state)
-{
-    (void)state;
-    struct tw_elf elf;
-    char *data = NULL;
-    size_t n = 0;
-    assert_int_equal(tw_read_file("/proc/self/exe", 64 << 20, &data, &n, NULL), 0);
-    assert_int_equal(tw_elf_inspect("/proc/self/exe", &elf), 0);
-    assert_true(elf.is_elf && elf.dynamic && !elf.foreign);
-    for (size_t cut = 0; cut < 4096 && cut < n; cut += 13) {
-        write_text("cut", "");
-        assert_int_equal(tw_write_file_atomic("cut", data, cut, NULL), 0);
-        assert_int_equal(tw_elf_inspect("cut", &elf), 0);
-    }
-    uint64_t seed = 1;
-    for (int round = 0; round < 300; round++) { /* random bytes in the headers: counts and offsets that lie */
-        char *copy = tw_malloc(8192);
-        memcpy(copy, data, 8192);
-        for (int k = 0; k < 8; k++) {
-            seed = tw_mix64(seed + 1);
-            copy[16 + seed % 1000] = (char)(seed >> 32);
-        }
-        assert_int_equal(tw_write_file_atomic("mad", copy, 8192, NULL), 0);
-        assert_int_equal(tw_elf_inspect("mad", &elf), 0);
-        tw_free(copy);
-    }
-    tw_free(data);
-}
-
-static void test_candidates(void **state)
-{
-    (void)state;
-    char **c = tw_program_candidates("x", "/a:/b/::c", NULL);
-    static const char *const expected[] = {"/a/x", "/b/x", "./x", "c/x"};
-    for (size_t i = 0; i < 4; i++)
-        assert_string_equal(c[i], expected[i]);
-    assert_null(c[4]);
-    tw_strings_free(c);
-    c = tw_program_candidates("a/x", "/a", NULL);
-    assert_string_equal(c[0], "a/x");
-    assert_null(c[1]);
-    tw_strings_free(c);
-}
-
-static void copy_some_library(const char *to)
-{
-    char line[512], *data = NULL;
-    size_t n = 0;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    while (fgets(line, sizeof line, maps)) {
-        char *path = strchr(line, '/');
-        if (!path || !strstr(path, "/libcmocka"))
-            continue;
-        path[strcspn(path, "\n")] = '\0';
-        assert_int_equal(tw_read_file(path, 16 << 20, &data, &n, NULL), 0);
-        break;
-    }
-    fclose(maps);
-    assert_non_null(data);
-    assert_int_equal(tw_write_file_atomic(to, data, n, NULL), 0);
-    tw_free(data);
-}
-
-/* ---- every allocation fails once: an error or a complete run, never a crash, a leak or a lost job */
-
-static void test_allocation_failures(void **state)
-{
-    (void)state;
-    json_set_alloc_funcs(tw_malloc, tw_free);
-    write_text("before", "1");
-    /* Some library that loads anywhere stands in for the agent, at a path that must be staged. */
-    tw_mkdirs("odd parts/python/twinrun/_site", NULL);
-    write_text("odd parts/python/twinrun/_site/sitecustomize.py", "");
-    copy_some_library("odd parts/libtwinrun.so");
-    setenv("TWINRUN_LIBDIR", "odd parts", 1);
-    char *argv[] = {"sh", "-c", "echo x >>before; echo y >new", NULL};
-    unsigned failures = 0;
-    for (uint64_t at = 1;; at++) {
-        struct twin_error err = TWIN_ERROR_INIT;
-        struct twin_launch_options o = {.argv = argv, .agents = true, .fresh_dir = at % 2 == 0, .window_last = UINT32_MAX};
-        struct twin_run *run = NULL;
-        uint64_t first = tw_alloc_count();
-        tw_alloc_fail_at(at, false);
-        int rc = twin_launch(&o, &run, &err);
-        bool reached = tw_alloc_count() - first >= at;
-        tw_alloc_fail_at(0, false);
-        assert_true((rc == 0) == (run != NULL));
-        if (rc != 0) {
-            if (rc != TWIN_ENOMEM)
-                fail_msg("allocation %llu: code %d: %s", (unsigned long long)at, rc, err.message);
-            assert_true(err.message[0] != '\0');
-            failures++;
-        } else {
-            assert_int_equal(run->exit_code, 0);
-        }
-        twin_run_free(run);
-        if (!reached)
-            break;
-        assert_true(at < 20000);
-    }
-    assert_true(failures > 50);
-    unsetenv("TWINRUN_LIBDIR");
-    json_set_alloc_funcs(malloc, free);
-}
-
-/* jansson's parser keeps malloc here: out of memory it claims errors of syntax, which says nothing about our reader. */
-static void test_allocation_failures_of_the_readers(void **state)
-{
-    (void)state;
-    char *argv[] = {"sh", "-c", "touch a b; (sleep 0.7 &)", NULL};
-    struct twin_run *made = run_command("r", argv);
-    for (uint64_t at = 1;; at++) {
-        struct twin_error err = TWIN_ERROR_INIT;
-        struct twin_run *run = NULL;
-        char *dir = NULL, **dirs = NULL;
-        size_t n = 0;
-        uint64_t first = tw_alloc_count();
-        tw_alloc_fail_at(at, false);
-        int rc = twin_run_load(made->dir, &run, &err);
-        if (rc != 0 && rc != TWIN_ENOMEM)
-            fail_msg("allocation %llu: code %d: %s", (unsigned long long)at, rc, err.message);
-        assert_true((rc == 0) == (run != NULL));
-        rc = twin_run_resolve(NULL, made->id, &dir, NULL);
-        assert_true(rc == 0 || rc == TWIN_ENOMEM || rc == TWIN_ENOENT);
-        assert_true((rc == 0) == (dir != NULL));
-        rc = twin_run_list(NULL, &dirs, &n, NULL);
-        assert_true(rc == 0 || rc == TWIN_ENOMEM);
-        bool reached = tw_alloc_count() - first >= at;
-        tw_alloc_fail_at(0, false);
-        twin_run_free(run);
-        tw_free(dir);
-        tw_strings_free(dirs);
-        if (!reached)
-            break;
-    }
-    twin_run_free(made);
-}
-
 int main(void)
 {
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels),
         IN_FOLDER(test_launch_and_load),
@@ -645,14 +368,6 @@ int main(void)
         IN_FOLDER(test_launcher_was_killed),
         IN_FOLDER(test_list_resolve_remove),
         IN_FOLDER(test_ambiguous_prefix),
-        cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_window_is_passed_for_operations_only),
-        IN_FOLDER(test_parts),
-        IN_FOLDER(test_trial_load),
-        IN_FOLDER(test_elf_of_damaged_files),
-        cmocka_unit_test(test_candidates),
-        IN_FOLDER(test_allocation_failures),
-        IN_FOLDER(test_allocation_failures_of_the_readers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static struct tally campaign(unsigned trials, int sources, double rate, bool haz
         struct twin_search_report *r = search(&s, o);
         count(&t, &s, r);
         if (getenv("SEARCH_DEBUG") && !right(&s, r)) {
-            char *text = twin_search_report_text(r, sim_candidate);
+            char *text = sim_text(r, sim_candidate);
             printf("  truth %s %s\n%s\n", sources ? sim_candidate[s.source[0].factor[0]].id : "-", sources ? s.source[0].layer : "-", text);
             tw_free(text);
         }
@@ -208,7 +208,7 @@ static struct sim one_cause(const char *id, const char *layer)
 static void names(const struct sim *s, const struct twin_search_report *r)
 {
     if (!right(s, r)) {
-        char *text = twin_search_report_text(r, sim_candidate);
+        char *text = sim_text(r, sim_candidate);
         print_message("%s", text);
         tw_free(text);
         fail();
@@ -396,7 +396,7 @@ static void interrupted(void **state)
             assert_int_equal(again->runs, r->runs);
             assert_int_equal(s.made, r->runs);
             assert_false(s.repeated);
-            char *a = twin_search_report_text(r, sim_candidate), *b = twin_search_report_text(again, sim_candidate);
+            char *a = sim_text(r, sim_candidate), *b = sim_text(again, sim_candidate);
             assert_string_equal(a, b);
             tw_free(a);
             tw_free(b);
@@ -477,7 +477,7 @@ static void no_memory(void **state)
             struct twin_search_report *r = NULL;
             tw_alloc_fail_at(n, forever);
             int rc = twin_search(sim_candidate, &plan, sim_make_runs, NULL, &s, NULL, &r, NULL);
-            char *text = r ? twin_search_report_text(r, sim_candidate) : NULL;
+            char *text = r ? sim_text(r, sim_candidate) : NULL;
             bool reached = rc || !text;
             tw_alloc_fail_at(0, false);
             sim_close(&s);

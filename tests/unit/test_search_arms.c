@@ -24,6 +24,7 @@ struct pair {
     uint64_t first;        /* handle of A's first run */
     bool other_reference;  /* something was compared with another run */
     uint32_t made;
+    int count;             /* differences of this search */
 };
 
 static double uniform(struct pair *p)
@@ -39,7 +40,7 @@ static int runs(void *user, const struct twin_search_request *q, size_t n, struc
     for (size_t i = 0; i < n; i++) {
         uint64_t as_b = 0;
         bool holds = false;
-        for (int d = 0; d < DIFFERENCES; d++)
+        for (int d = 0; d < p->count; d++)
             as_b |= (uint64_t)(q[i].setting[d].mode == TWIN_FREE || q[i].setting[d].value > 0) << d;
         for (size_t t = 0; t < 3; t++)
             holds |= p->term[t] && (as_b & p->term[t]) == p->term[t];
@@ -66,6 +67,7 @@ static struct twin_search_report *search(struct pair *p, size_t count)
     struct twin_search_plan plan;
     struct twin_search_report *r = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
+    p->count = (int)count;
     if (twin_search_plan(candidate, count, &(struct twin_search_options){.arms = true}, &plan, &err) != 0 ||
         twin_search(candidate, &plan, runs, NULL, p, NULL, &r, &err) != 0)
         fail_msg("%s", err.message);
@@ -73,7 +75,7 @@ static struct twin_search_report *search(struct pair *p, size_t count)
     assert_false(p->other_reference);
     assert_true(r->runs <= plan.max_runs);
     if (getenv("SEARCH_DEBUG")) {
-        char *text = twin_search_report_text(r, candidate);
+        char *text = twin_search_verdict_text(r, candidate);
         printf("%s\n", text);
         tw_free(text);
     }

@@ -58,6 +58,14 @@ static int child_job(struct twin_writer *w, const char *path, uint32_t x)
     return twin_writer_counts(w).records == 10 ? 0 : 13;
 }
 
+/* AddressSanitizer of gcc 12 does not take the locks of its allocator around fork: a child of a process with busy threads may wait in
+ * its malloc for ever (seen once in 14 runs). */
+#ifdef __SANITIZE_ADDRESS__
+enum { BUSY = 0 };
+#else
+enum { BUSY = 2 };
+#endif
+
 static void test_fork(void **state)
 {
     (void)state;
@@ -66,7 +74,7 @@ static void test_fork(void **state)
     struct twin_writer *w = open_writer(path, 0);
     pthread_t busy[2];
     uint32_t x = start_job(w);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < BUSY; i++)
         assert_int_equal(pthread_create(&busy[i], NULL, record_for_ever, w), 0);
     for (int i = 0; i < 30; i++) {
         snprintf(child_path[i], sizeof child_path[i], "%s/child%d.twt", scratch, i);
@@ -81,7 +89,7 @@ static void test_fork(void **state)
         twin_writer_step_end(w);
         assert_int_equal(wait_for(child), 0);
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < BUSY; i++) {
         pthread_cancel(busy[i]);
         pthread_join(busy[i], NULL);
     }

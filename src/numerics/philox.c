@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Philox4x32-10: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+#include "internal.h"
+
+#include <twin/random.h>
+
+#define ROUNDS 10
+
+void twin_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
+    for (int r = 0; r < ROUNDS; r++) {
+        uint64_t p = (uint64_t)0xD2511F53u * c0, q = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(q >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)q;
+        c2 = (uint32_t)(p >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+struct tw_pair tw_random_block(uint64_t seed, uint64_t block, uint32_t attempt, enum tw_purpose purpose)
+{
+    uint32_t word[4];
+    twin_philox4x32((uint32_t[]){(uint32_t)block, (uint32_t)(block >> 32), attempt, purpose},
+                    (uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32)}, word);
+    return (struct tw_pair){{word[0] | (uint64_t)word[1] << 32, word[2] | (uint64_t)word[3] << 32}};
+}

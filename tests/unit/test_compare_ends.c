@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdicts where something is missing: runs that fail or stop, traces cut short, what was never seen, ranks and workers. */
+#include <math.h>
+
+#include "base.h"
+#include "compare_test.h"
+
+/* ---- how runs end */
+
+static void failure_in_one_run(void **state)
+{
+    (void)state;
+    struct synth_model x, y;
+    synth_model_init(&x, 10);
+    y = x;
+    y.die_at = 6;
+    struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+    synth_run(b)->outcome = TWIN_RUN_SIGNALED;
+    synth_run(b)->signal = 9;
+    synth_run(b)->exit_code = 137;
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_DIFFER);
+    assert_int_equal(v->first->type, TWIN_FINDING_OUTCOME);
+    assert_int_equal(v->first->step_a, 6);
+    assert_non_null(strstr(v->first->text, "signal 9"));
+    assert_non_null(strstr(v->first->text, "stop in step 6"));
+    twin_verdict_free(v);
+    /* the same failure in both */
+    synth_run(a)->outcome = TWIN_RUN_EXITED;
+    synth_run(a)->exit_code = 3;
+    v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_FAILED);
+    assert_null(v->first);
+    assert_true(has_note(v, "exit code 3"));
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
+static void value_before_a_failure_is_named_first(void **state)
+{
+    (void)state;
+    struct synth_model x, y;
+    synth_model_init(&x, 10);
+    y = x;
+    y.die_at = 6;
+    y.disturb[0].place = AT_LOSS;
+    y.disturb[0].step = 4;
+    y.disturb[0].by = NAN;
+    y.disturbances = 1;
+    struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+    synth_run(b)->exit_code = 1;
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_first(v, 4, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss");
+    assert_true(has_note(v, "exit code 1"));
+    assert_non_null(strstr(v->nonfinite, "first NaN in run 2, rank 0, step 4"));
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
+static void other_number_of_steps(void **state)
+{
+    (void)state;
+    struct synth_model x, y;
+    synth_model_init(&x, 10);
+    y = x;
+    y.steps = 8;
+    struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_DIFFER);
+    assert_int_equal(v->first->type, TWIN_FINDING_OUTCOME);
+    assert_string_equal(v->first->text, "run 1 has 10 steps, run 2 8");
+    twin_verdict_free(v);
+    synth_run(b)->outcome = TWIN_RUN_STOPPED; /* by us: only the overlap counts */
+    v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_SAME);
+    assert_int_equal(v->steps_compared, 8);
+    twin_verdict_free(v);
+    synth_run(b)->outcome = TWIN_RUN_EXITED;
+    v = compare(a, b, &(struct twin_compare_options){.steps_given = true, .steps = 8});
+    expect_outcome(v, TWIN_SAME);
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
+static void crashed_trace_is_unknown_after_its_end(void **state)
+{
+    (void)state;
+    struct synth_model x, y;
+    synth_model_init(&x, 10);
+    y = x;
+    struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+    const char *path = synth_done(b)->traces[0];
+    char *data;
+    size_t bytes;
+    assert_int_equal(tw_read_file(path, 1u << 24, &data, &bytes, NULL), 0);
+    for (size_t cut = bytes; cut > 0; cut -= cut < 997 ? cut : 997) {
+        assert_int_equal(tw_write_file_atomic(path, data, cut, NULL), 0);
+        synth_run(b)->outcome = cut == bytes ? TWIN_RUN_EXITED : TWIN_RUN_INTERRUPTED;
+        struct twin_verdict *v = compare(a, b, NULL);
+        if (v->outcome != (cut == bytes ? TWIN_SAME : TWIN_INCONCLUSIVE))
+            explain(v);
+        assert_int_equal(v->outcome, cut == bytes ? TWIN_SAME : TWIN_INCONCLUSIVE);
+        twin_verdict_free(v);
+    }
+    tw_free(data);
+    synth_free(a);
+    synth_free(b);
+}
+
+/* Bytes flipped anywhere: a verdict or a message, never a crash; and never "differ" by damage alone. */
+static void damaged_traces(void **state)
+{
+    (void)state;
+    struct synth_model x, y;
+    synth_model_init(&x, 6);
+    y = x;
+    struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+    const char *path = synth_done(b)->traces[0];
+    char *data;
+    size_t bytes;
+    assert_int_equal(tw_read_file(path, 1u << 24, &data, &bytes, NULL), 0);
+    uint64_t seed = 1;
+    for (int round = 0; round < 300; round++) {
+        seed = tw_mix64(seed + 1);
+        size_t at = seed % bytes;
+        data[at] ^= (char)(1 << (seed >> 40 & 7));
+        assert_int_equal(tw_write_file_atomic(path, data, bytes, NULL), 0);
+        struct twin_verdict *v = compare(a, b, NULL);
+        if (v->outcome == TWIN_DIFFER && (!v->first || v->first->type == TWIN_FINDING_VALUE)) {
+            explain(v);
+            fail_msg("a flipped bit at %zu was taken for a difference of values", at);
+        }
+        twin_verdict_free(v);
+        data[at] ^= (char)(1 << (seed >> 40 & 7));
+    }
+    tw_free(data);
+    synth_free(a);
+    synth_free(b);
+}
+
+/* ---- coverage */
+
+static void nothing_seen_is_inconclusive(void **state)
+{
+    (void)state;
+    struct synth *a = synth_new("a"), *b = synth_new("b");
+    synth_print(a, "stdout", "loss 0.5\n");
+    synth_print(b, "stdout", "loss 0.5\n");
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "no process of the job left a record"));
+    twin_verdict_free(v);
+    synth_print(b, "stdout", "loss 0.6\n");
+    v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_DIFFER);
+    assert_int_equal(v->first->type, TWIN_FINDING_OUTPUT);
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
+static void only_weights_is_inconclusive(void **state)
+{
+    (void)state;
+    struct synth *s[2];
+    float x[4] = {1, 2, 3, 4};
+    for (int i = 0; i < 2; i++) {
+        s[i] = synth_new("w");
+        struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+        for (int step = 0; step < 3; step++) {
+            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"}, x, 4);
+            twin_writer_step_end(w);
+        }
+    }
+    struct twin_verdict *v = compare(s[0], s[1], NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "batches or inputs"));
+    twin_verdict_free(v);
+    for (int i = 0; i < 2; i++)
+        synth_free(s[i]);
+}
+
+/* A program that never steps: its records are compared as one; and what it records itself is enough. */
+static void no_steps(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            s[i] = synth_new("nostep");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            for (int k = 0; k < 10; k++) {
+                float x[2] = {(float)k, differ && i == 1 && k == 7 ? 1.5f : 1};
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OUTPUT, .kind = TWIN_KIND_VALUE, .name = "result"}, x, 2);
+            }
+        }
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        if (differ) {
+            expect_first(v, 0, TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "result");
+            assert_int_equal(v->first->occurrence, 7);
+            assert_string_equal(v->first->layer, "forward");
+        } else {
+            expect_outcome(v, TWIN_SAME);
+        }
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
+static void unarmed_trainer_is_unseen(void **state)
+{
+    (void)state;
+    struct synth_model m[2];
+    struct synth *s[2];
+    struct twin_run_process trainer = {.pid = 7, .argv = (char *)"/usr/bin/python3 -c x", .why = (char *)"static binary"};
+    struct twin_run_process helper = {.pid = 8, .argv = (char *)"/usr/bin/wandb-core --port 1"};
+    for (int i = 0; i < 2; i++) {
+        synth_model_init(&m[i], 3);
+        s[i] = synth_train_run("unarmed", &m[i]);
+    }
+    synth_run(s[0])->processes = &helper;
+    synth_run(s[0])->process_count = 1;
+    struct twin_verdict *v = compare(s[0], s[1], NULL);
+    expect_outcome(v, TWIN_SAME);
+    assert_int_equal(v->unarmed_count, 1);
+    twin_verdict_free(v);
+    synth_run(s[0])->processes = &trainer;
+    v = compare(s[0], s[1], NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "agent not armed"));
+    twin_verdict_free(v);
+    for (int i = 0; i < 2; i++)
+        synth_free(s[i]);
+}
+
+/* ---- ranks */
+
+static struct synth *two_ranks(struct synth_model *m)
+{
+    struct synth *s = synth_new("ddp");
+    for (int32_t r = 0; r < 2; r++) {
+        m[r].rank = r;
+        m[r].world = 2;
+        synth_train(&m[r], synth_process(s, r, 2, NULL));
+    }
+    return s;
+}
+
+static struct twin_verdict *ranks(enum synth_place place, int only_rank)
+{
+    struct synth_model x[2], y[2];
+    for (int r = 0; r < 2; r++) {
+        synth_model_init(&x[r], 8);
+        synth_model_init(&y[r], 8);
+        if (r == only_rank || only_rank < 0) {
+            y[r].disturb[0].place = place;
+            y[r].disturb[0].step = 5;
+            y[r].disturb[0].by = 1e-3f;
+            y[r].disturbances = 1;
+        }
+        if (only_rank >= 0 && r != only_rank) { /* what the reduction brings over */
+            y[r].disturb[0].place = AT_GRADIENT;
+            y[r].disturb[0].step = 5;
+            y[r].disturb[0].by = 5e-4f;
+            y[r].disturbances = 1;
+        }
+    }
+    struct synth *a = two_ranks(x), *b = two_ranks(y);
+    struct twin_verdict *v = compare(a, b, NULL);
+    synth_free(a);
+    synth_free(b);
+    return v;
+}
+
+static void rank_whose_gradient_parts(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = ranks(AT_LOCAL, 1);
+    expect_first(v, 5, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT_LOCAL, "embed.weight");
+    assert_int_equal(v->first->rank, 1);
+    assert_string_equal(v->first->layer, "backward");
+    twin_verdict_free(v);
+    v = ranks(AT_GRADIENT, -1); /* locals equal everywhere, reduced ones not */
+    expect_first(v, 5, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "embed.weight");
+    assert_string_equal(v->first->layer, "collective");
+    assert_true(has_note(v, "were equal on every rank"));
+    assert_int_equal(v->origin_count, 2); /* both ranks */
+    twin_verdict_free(v);
+}
+
+/* Threads that share the step counter: their records fall into other steps in every run, and are the same. */
+static void threads_cut_steps_as_they_like(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            s[i] = synth_new("threads");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            for (int k = 0, done[2] = {0, 0}; k < 20; k++) {
+                int thread = i == 0 ? k % 2 : k < 10; /* turn by turn, or one after the other */
+                float x[2] = {(float)done[thread]++, differ && i && k == 13 ? 2 : 1};
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .role = thread ? "thread" : NULL}, x, 2);
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w", .role = thread ? "thread" : NULL}, x, 2);
+                if (i == 0 || k != 7)
+                    twin_writer_step_end(w);
+            }
+        }
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        expect_outcome(v, differ ? TWIN_DIFFER : TWIN_SAME);
+        if (!differ)
+            assert_int_equal(v->benign_count, 1);
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
+/* A worker's own steps ask for no weights, and what parts in it comes before the batch it parts in. */
+static void loader_workers(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            struct synth_model m;
+            synth_model_init(&m, 6);
+            if (differ && i) {
+                m.disturb[0].place = AT_BATCH;
+                m.disturb[0].step = 4;
+                m.disturb[0].by = 1;
+                m.disturbances = 1;
+            }
+            s[i] = synth_new("workers");
+            synth_train(&m, synth_process(s[i], 0, 1, NULL));
+            struct twin_writer *w = synth_process(s[i], 0, 1, "loader worker 0");
+            for (int k = 0; k < 9; k++) {
+                float state_of[2] = {(float)k, differ && i && k == 2 ? 1 : 0};
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_RNG, .kind = TWIN_KIND_STATE, .name = "numpy", .op = "augment"}, state_of, 2);
+                twin_writer_step_end(w);
+            }
+        }
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        if (differ) {
+            expect_first(v, 4, TWIN_PHASE_RNG, TWIN_KIND_STATE, "numpy");
+            assert_string_equal(v->first->process, "loader worker 0");
+        } else {
+            expect_outcome(v, TWIN_SAME);
+            assert_int_equal(v->steps_a, 6);
+        }
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
+static void missing_rank(void **state)
+{
+    (void)state;
+    struct synth_model x[2], y[2];
+    for (int r = 0; r < 2; r++) {
+        synth_model_init(&x[r], 4);
+        synth_model_init(&y[r], 4);
+    }
+    struct synth *a = two_ranks(x), *b = synth_new("b");
+    y[0].world = 2;
+    synth_train(&y[0], synth_process(b, 0, 2, NULL));
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_DIFFER);
+    assert_int_equal(v->first->type, TWIN_FINDING_RANKS);
+    assert_int_equal(v->first->rank, 1);
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(failure_in_one_run),
+        cmocka_unit_test(value_before_a_failure_is_named_first),
+        cmocka_unit_test(other_number_of_steps),
+        cmocka_unit_test(crashed_trace_is_unknown_after_its_end),
+        cmocka_unit_test(damaged_traces),
+        cmocka_unit_test(nothing_seen_is_inconclusive),
+        cmocka_unit_test(only_weights_is_inconclusive),
+        cmocka_unit_test(no_steps),
+        cmocka_unit_test(unarmed_trainer_is_unseen),
+        cmocka_unit_test(rank_whose_gradient_parts),
+        cmocka_unit_test(threads_cut_steps_as_they_like),
+        cmocka_unit_test(loader_workers),
+        cmocka_unit_test(missing_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
