@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Exact sums against MPFR, at a precision that makes each of its additions exact: many kinds of numbers, every operation,
- * length, misalignment, instruction set, order and way of cutting. TWINRUN_FULL=1: 1e5 cases for each type.
+ * length, misalignment, instruction set, order and way of cutting. TWINRUN_FULL=1: 1e5 cases for each type, some minutes;
+ * not where sanitizers would make an hour of them.
  */
 #include <math.h>
 #include <stdio.h>
 #include "exact_test.h"
 #include <mpfr.h> /* after stdio.h */
 
+#ifdef __SANITIZE_ADDRESS__
+#define FULL 0
+#else
+#define FULL (getenv("TWINRUN_FULL") != NULL)
+#endif
 #define PRECISION 4500 /* bits: from 2^-2148 to above 2^2048 * 5000 */
 #define LONGEST 5000
 
@@ -222,7 +228,7 @@ static void check_sample(struct sample *c, uint64_t *seed)
 static void test_mpfr(void **state)
 {
     (void)state;
-    const size_t cases = getenv("TWINRUN_FULL") ? 100000 : 512;
+    const size_t cases = FULL ? 100000 : 512;
     char *memory = malloc(2 * (8 * LONGEST + 64));
     assert_non_null(memory);
     for (size_t t = 0; t < DTYPES; t++)
@@ -246,7 +252,7 @@ static void test_mpfr(void **state)
 static void test_long(void **state)
 {
     (void)state;
-    const size_t n = getenv("TWINRUN_FULL") ? 10000000 : 60000;
+    const size_t n = FULL ? 10000000 : 60000;
     double *x = malloc(n * sizeof *x);
     assert_non_null(x);
     uint64_t seed = 5;
