@@ -72,9 +72,11 @@ def _grad_before(args, kwargs):
     starts = args[0] if args else kwargs.get("outputs")
     inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
     starts = [starts] if tensors.is_tensor(starts) else list(starts)
+    inputs = [inputs] if tensors.is_tensor(inputs) else list(inputs) if isinstance(inputs, (list, tuple)) else []
+    if any(map(tensors.traced, starts)) or any(map(tensors.traced, inputs)):
+        return None    # torch.compile derives the backward graph, unless its cache has it from an earlier run
     if not T.optimizers:
         steps.backward_begins()
-    inputs = [inputs] if tensors.is_tensor(inputs) else list(inputs) if isinstance(inputs, (list, tuple)) else []
     pending = tensors.pending()
     for t in starts:
         if tensors.is_tensor(t) and t.numel() == 1:

@@ -87,12 +87,19 @@ def _to_host(t):
             return t if t.device.type == "cpu" else t.cpu()
 
 
+TRACED = {"FakeTensor", "FunctionalTensor"}    # a compiler's stand-ins, without values
+
+
+def traced(t):
+    return is_tensor(t) and type(t) not in _plain and not TRACED.isdisjoint(c.__name__ for c in type(t).__mro__)
+
+
 def parts(t):
     """Takes a tensor apart into (suffix, plain host tensor or None); global offset of a shard as third."""
     kind = type(t)
     if kind not in _plain:
         names = {c.__name__ for c in kind.__mro__}
-        if names & {"FakeTensor", "FunctionalTensor", "AsyncCollectiveTensor"}:
+        if names & (TRACED | {"AsyncCollectiveTensor"}):
             return [("", None)]
         if "DTensor" in names:
             return parts(t._local_tensor)
