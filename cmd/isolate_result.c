@@ -136,7 +136,7 @@ static void contrasts(struct tw_isolate_result *o, const struct tw_isolate *c, c
     }
 }
 
-/* Natural runs with the same pins on make one row. The first of them was compared with nothing. */
+/* Natural runs with the same pins on make one row. The first of them, a reference, was compared with nothing. */
 static void pins_alone(struct tw_isolate_result *o, const struct tw_isolate *c)
 {
     struct twin_isolation *x = &o->x;
@@ -155,7 +155,7 @@ static void pins_alone(struct tw_isolate_result *o, const struct tw_isolate *c)
             *row = (struct twin_isolation_contrast){.factors = pinned, .step = -1, .layer = ""};
             x->pins_count++;
         }
-        row->compared += e->result.steps > 0 || e->result.parted;
+        row->compared++; /* a job need not have steps */
         if (e->result.parted && !row->parted && e->result.status == TWIN_ENDED_WELL) {
             row->step = e->result.step;
             row->layer = layer_of(e->result.layer);
