@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHOWN = 3, SLOWER = 100, AT_LEAST_S = 60, FILE_CAP = 16 << 20 };
+enum { SHOWN = 3, SLOWER = 100, AT_LEAST_S = 60 };
 
 /* The libc agent's word for a factor whose calls it can audit. */
 static const char *audited(const struct twin_factor *f)
@@ -106,24 +106,19 @@ static char *from_python(const char *text)
 
 static void read_consumers(const struct twin_run *r, const char *word, struct tw_isolate_consumers *x)
 {
-    char python[40], audit[40], *data = NULL, *path = tw_path_join(r->dir, "factors");
-    size_t bytes = 0;
-    snprintf(python, sizeof python, "\tconsumer.%s\t", word);
-    snprintf(audit, sizeof audit, "\taudit.%s\t", word);
-    if (!path || tw_read_file(path, FILE_CAP, &data, &bytes, NULL) != 0)
-        data = NULL;
-    for (int native = 0; native < 2 && data; native++)
-        for (const char *p = data; *p;) {
-            size_t n = strcspn(p, "\n");
-            char *line = tw_printf("%.*s", (int)(n < 4096 ? n : 4096), p);
-            const char *key = native ? audit : python, *at = line ? strstr(line, key) : NULL;
-            if (at)
-                add(x, native ? from_stack(r, at + strlen(key)) : from_python(at + strlen(key)));
-            tw_free(line);
-            p += n + (p[n] == '\n');
-        }
-    tw_free(data);
-    tw_free(path);
+    struct twin_said_line *line = NULL;
+    char key[2][40], *text = NULL;
+    size_t count = 0;
+    snprintf(key[0], sizeof key[0], "consumer.%s", word);
+    snprintf(key[1], sizeof key[1], "audit.%s", word);
+    if (twin_said_lines(r, &text, &line, &count, NULL) != 0)
+        count = 0;
+    for (int native = 0; native < 2; native++)
+        for (size_t i = 0; i < count; i++)
+            if (strcmp(line[i].key, key[native]) == 0)
+                add(x, native ? from_stack(r, line[i].value) : from_python(line[i].value));
+    tw_free(line);
+    tw_free(text);
 }
 
 static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *word)

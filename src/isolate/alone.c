@@ -13,8 +13,8 @@ struct suspicion {
 };
 
 /* What the arms so far say of these candidates, each taken as the pin that is enough: under a set of pins that holds it nothing parts;
- * under one without it runs part at the rate. */
-static int weigh(const struct tw_search *s, const struct twin_search_set *base, double rate, struct suspicion *x)
+ * under one without it runs part at the rate. False: more speaks for no pin alone. */
+static bool weigh(const struct tw_search *s, const struct twin_search_set *base, double rate, struct suspicion *x)
 {
     double none = 0;
     x->count = tw_suspects(s, base, x->list, x->weight);
@@ -35,7 +35,7 @@ static int weigh(const struct tw_search *s, const struct twin_search_set *base, 
     x->all = none;
     for (size_t k = 0; k < x->count; k++)
         x->all += x->weight[k];
-    return none > .5 * x->all ? 0 : 1;
+    return none <= .5 * x->all;
 }
 
 /* How many of the first in the list to pin together: about half of what is in doubt. */

@@ -14,7 +14,7 @@ enum { FILE_BYTES_MAX = 64 << 20 };
 
 struct said {
     char *factors, *faults, *processes; /* the files; NULL when absent */
-    struct tw_said_line *line;
+    struct twin_said_line *line;
     size_t count;
     bool python;  /* a Python process was armed */
     size_t armed, unarmed;
@@ -36,7 +36,7 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
 }
 
 /* pid TAB rank TAB role TAB key TAB value; a line that is not of this form (cut by a full disk) is passed over. */
-static bool split(char *text, struct tw_said_line *out)
+static bool split(char *text, struct twin_said_line *out)
 {
     char *field[5] = {text};
     for (int i = 1; i < 5; i++) {
@@ -45,11 +45,11 @@ static bool split(char *text, struct tw_said_line *out)
             return false;
         *field[i]++ = '\0';
     }
-    *out = (struct tw_said_line){field[0], field[3], field[4]};
+    *out = (struct twin_said_line){field[0], field[3], field[4]};
     return true;
 }
 
-int tw_said_lines(const struct twin_run *run, char **text, struct tw_said_line **line, size_t *count, struct twin_error *err)
+int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_line **line, size_t *count, struct twin_error *err)
 {
     size_t n = 1;
     int rc = read_entry(run, "factors", text, err);
@@ -87,7 +87,7 @@ static bool any_python(const char *processes)
 static int listen(struct said *s, const struct twin_run *run, struct twin_error *err)
 {
     *s = (struct said){0};
-    int rc = tw_said_lines(run, &s->factors, &s->line, &s->count, err);
+    int rc = twin_said_lines(run, &s->factors, &s->line, &s->count, err);
     if (rc == 0)
         rc = read_entry(run, "faults", &s->faults, err);
     if (rc == 0)
@@ -138,7 +138,7 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
     for (size_t i = 0; rc == 0 && i < count && e->effect == TWIN_EFFECT_IN_FORCE; i++) {
         size_t n = strcspn(expected[i], "=");
         for (size_t k = 0; rc == 0 && k < s->count; k++) {
-            const struct tw_said_line *l = &s->line[k];
+            const struct twin_said_line *l = &s->line[k];
             bool set = tw_starts(l->key, "env."), unset = tw_starts(l->key, "unset.");
             const char *name = l->key + (set ? 4 : unset ? 6 : 0);
             if (!(set || unset) || strlen(name) != n || memcmp(name, expected[i], n) != 0)
@@ -187,7 +187,7 @@ static const char *fault_about(const struct said *s, const char *word, size_t *n
 static int judge_lines(struct twin_world_effect *e, const char *name, const struct said *s, struct twin_error *err)
 {
     static const char *const starts[] = {"failed:", "overridden:", "", "not used:"};
-    const struct tw_said_line *one[4] = {NULL};
+    const struct twin_said_line *one[4] = {NULL};
     size_t count[4] = {0};
     char key[96];
     snprintf(key, sizeof key, "effect.%s", name);

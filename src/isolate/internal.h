@@ -58,11 +58,6 @@ void tw_list_free(char **list); /* NULL-terminated */
 /* Growing list of strings, NULL-terminated. Takes text over, also on failure; NULL text is out of memory. */
 int tw_list_add(char ***list, size_t *count, char *text, struct twin_error *err);
 
-/* What the processes said in the run folder's `factors`. *text owns the strings; both are the caller's (tw_free). A run without the
- * file has no lines. */
-struct tw_said_line { const char *pid, *key, *value; };
-int tw_said_lines(const struct twin_run *run, char **text, struct tw_said_line **line, size_t *count, struct twin_error *err);
-
 /* The variables that a setting means, added to the list; none for other channels. */
 int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err);
 /* The processor that an affinity setting means: the one asked for, else the first that we may run on. */

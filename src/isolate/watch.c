@@ -64,7 +64,7 @@ static void read_python(struct met *m, const char *text)
 }
 
 /* One line of `factors`. */
-static int read_line(struct met *m, struct tw_buf *words, struct process **list, size_t *count, const struct tw_said_line *l)
+static int read_line(struct met *m, struct tw_buf *words, struct process **list, size_t *count, const struct twin_said_line *l)
 {
     if (!tw_starts(l->key, "watch."))
         return 0;
@@ -95,13 +95,13 @@ static int read_line(struct met *m, struct tw_buf *words, struct process **list,
 /* False: not everything is known. */
 static bool listen(const struct twin_run *run, struct met *m)
 {
-    struct tw_said_line *line = NULL;
+    struct twin_said_line *line = NULL;
     struct process *list = NULL;
     struct tw_buf words = {0};
     char *text = NULL;
     size_t lines = 0, count = 0;
     *m = (struct met){0};
-    bool all = run->process_count > 0 && tw_said_lines(run, &text, &line, &lines, NULL) == 0;
+    bool all = run->process_count > 0 && twin_said_lines(run, &text, &line, &lines, NULL) == 0;
     for (size_t i = 0; i < lines && all; i++)
         all = read_line(m, &words, &list, &count, &line[i]) == 0;
     for (size_t i = 0; i < run->process_count && all; i++) {

@@ -50,10 +50,15 @@ class Source:
         self.known = now
         return True
 
-    def record(self, phase, consumer, site):
+    def record(self, phase, consumer, site, again=True):
+        """again: also when it is the state recorded last. Returns whether it was recorded."""
         address, size, _keep = self.read()
-        self.shown = S.lib.quick_digest(address, size)
+        digest = S.lib.quick_digest(address, size)
+        if digest == self.shown and not again:
+            return False
+        self.shown = digest
         core.series_bytes(phase, STATE, self.name, consumer, site, address, size)
+        return True
 
 
 class Watched:
@@ -234,13 +239,13 @@ def check(consumer):
     """A boundary: what moved since the last one was consumed by `consumer`."""
     if S.level < TENSORS:
         return
-    moved = [source for source in _moved() if source.look() != source.shown]    # a state set back to itself lies otherwise in memory
+    moved = _moved()
     if moved:
         where = sites.user()
         for source in moved:
-            source.used = True
-            source.record(RNG, consumer, where)
-        core.saw("state")
+            if source.record(RNG, consumer, where, False):    # a state set back to itself only lies otherwise in memory
+                source.used = True
+                core.saw("state")
 
 
 def resync():
