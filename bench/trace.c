@@ -187,9 +187,9 @@ static void find(const struct plan *p, const char *how, uint64_t total)
         char path[4096];
         struct twin_trace *a, *b;
         struct twin_error err = TWIN_ERROR_INIT;
-        bool found;
-        uint32_t step;
-        uint64_t compared;
+        bool found = false;
+        uint32_t step = 0;
+        uint64_t compared = 0;
         path_of(path, sizeof path, p, 'a', r);
         if (twin_trace_open(path, &a, &err) != 0)
             stop(err.message);
