@@ -5,7 +5,6 @@ import os
 import pathlib
 import shutil
 import signal
-import signal
 import subprocess
 import time
 
