@@ -27,6 +27,8 @@ def pytest_configure(config):
     """In each process: signals as jobs expect them. Once, before xdist starts its workers: what they share."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background; what the tests start would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup's; a shell cannot trap what was ignored when it started
+        signal.signal(signal.SIGHUP, lambda *_: None)
     if hasattr(config, "workerinput"):
         return
     os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")

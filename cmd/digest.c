@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun digest: what a configuration says, as one number, and where two of them say something else. */
+#include "json.h"
+#include "options.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <twin/config.h>
+
+enum { SHOWN = 20 };
+
+struct digest_args {
+    bool config, argv, canonical, json;
+    const char *format;
+};
+
+#define FIELD(f) offsetof(struct digest_args, f)
+
+static const struct tw_option options[] = {
+    {"config", 'c', TW_OPT_FLAG, NULL, NULL, "What", "the files are configurations: .json, .yaml, .yml, .toml", FIELD(config)},
+    {"argv", 0, TW_OPT_FLAG, NULL, NULL, "What", "the configuration is the command line behind --", FIELD(argv)},
+    {"format", 'f', TW_OPT_STRING, "FORMAT", NULL, "What", "json, yaml or toml, whatever the files are called", FIELD(format)},
+    {"canonical", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the canonical form itself, and nothing else", FIELD(canonical)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"--config FILE [options]", "--config FILE FILE [options]", "--argv [options] -- COMMAND [ARGUMENTS]", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "one configuration; or two that say the same"},
+    {"1", "two configurations that differ: the places are listed"},
+    {"2", "trouble: bad use, a file that cannot be read, a value without a canonical form"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun digest --config train.yaml", "two digests: of the bytes, and of what they say"},
+    {"twinrun digest --config old.toml new.json", "do they say the same? If not, where not"},
+    {"twinrun digest --argv -- python train.py --lr 0.1 --amp", "of a command line"},
+    {"twinrun digest --config train.yaml --canonical | sha256sum", "check it with a tool of your own"},
+    {NULL, NULL},
+};
+
+/* One configuration with the name that it goes by. */
+struct item { const char *name; struct twin_config c; };
+
+static json_t *item_json(const struct item *x)
+{
+    return json_pack("{s:o, s:s, s:I, s:s, s:s}", "name", tw_json_text(x->name), "format", twin_config_format_name(x->c.format), "bytes",
+                     (json_int_t)x->c.bytes, "raw", x->c.raw, "canonical", x->c.canonical);
+}
+
+static int add_difference(void *list, const char *pointer, const char *a, const char *b)
+{
+    return json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "at", pointer, "a", tw_json_text(a), "b", tw_json_text(b)));
+}
+
+static int print_json(const struct item *x, size_t count)
+{
+    json_t *items = json_array(), *differences = json_array(), *o = json_pack("{s:s}", "schema", "twinrun.digest/1");
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(items, item_json(&x[i]));
+    json_object_set_new(o, "items", items);
+    long n = count == 2 ? twin_config_compare(&x[0].c, &x[1].c, add_difference, differences) : 0;
+    if (count == 2) {
+        json_object_set_new(o, "outcome", json_string(n == 0 ? "same" : "differ"));
+        json_object_set(o, "differences", differences);
+    }
+    json_decref(differences);
+    int rc = tw_json_print(n < 0 ? (json_decref(o), NULL) : o);
+    return rc ? rc : n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+}
+
+static void print_value(const char *name, const char *value)
+{
+    char *safe = value ? tw_printable(value, strnlen(value, 200)) : NULL;
+    printf("      %s  %s%s\n", name, value ? safe ? safe : "?" : "(not there)", value && strlen(value) > 200 ? "..." : "");
+    tw_free(safe);
+}
+
+static int print_difference(void *seen, const char *pointer, const char *a, const char *b)
+{
+    char *safe = tw_printable(pointer, strlen(pointer));
+    printf("  %s\n", safe && *safe ? safe : "(the whole)");
+    print_value("a", a);
+    print_value("b", b);
+    tw_free(safe);
+    return ++*(int *)seen >= SHOWN;
+}
+
+static int count_difference(void *seen, const char *pointer, const char *a, const char *b)
+{
+    (void)pointer, (void)a, (void)b;
+    ++*(int *)seen;
+    return 0;
+}
+
+static int print_text(const struct item *x, size_t count)
+{
+    int shown = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        char *safe = tw_printable(x[i].name, strlen(x[i].name));
+        printf("%s  %s, %zu bytes\n  raw        sha256:%s\n  canonical  sha256:%s\n", safe ? safe : "?", twin_config_format_name(x[i].c.format), x[i].c.bytes,
+               x[i].c.raw, x[i].c.canonical);
+        tw_free(safe);
+    }
+    if (count < 2)
+        return TW_EXIT_SAME;
+    if (twin_config_compare(&x[0].c, &x[1].c, count_difference, &all) < 0)
+        return tw_trouble(NULL, "out of memory");
+    if (all == 0) {
+        printf("SAME    %s\n", strcmp(x[0].c.raw, x[1].c.raw) == 0 ? "byte for byte" : "they say the same in other bytes");
+        return TW_EXIT_SAME;
+    }
+    printf("DIFFER  in %d place%s\n", all, all == 1 ? "" : "s");
+    twin_config_compare(&x[0].c, &x[1].c, print_difference, &shown);
+    if (all > shown)
+        printf("  and %d more (--json lists all)\n", all - shown);
+    return TW_EXIT_DIFFER;
+}
+
+static int format_named(const char *name, enum twin_config_format *out)
+{
+    *out = TWIN_CONFIG_BY_NAME;
+    if (!name)
+        return 0;
+    for (enum twin_config_format f = TWIN_CONFIG_JSON; f < TWIN_CONFIG_ARGV; f++)
+        if (strcmp(name, twin_config_format_name(f)) == 0) {
+            *out = f;
+            return 0;
+        }
+    return tw_bad_use("digest", "--format: expected json, yaml or toml, found \"%s\"", name);
+}
+
+static int run(int argc, char **argv)
+{
+    struct digest_args a = {0};
+    struct tw_operands given;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct item item[2] = {{0}};
+    enum twin_config_format format;
+    size_t count = 0;
+    int rc = tw_options_parse(&tw_command_digest, argc, argv, &a, &given);
+    if (rc >= 0)
+        return rc;
+    if (a.config == a.argv)
+        return tw_bad_use("digest", "expected --config FILE, or --argv -- COMMAND");
+    if (a.argv != given.is_job || (!a.argv && (given.count < 1 || given.count > 2)))
+        return tw_bad_use("digest", a.argv ? "--argv takes a command behind --" : "--config takes one file, or two to compare");
+    if (a.canonical && (a.json || (a.config && given.count > 1)))
+        return tw_bad_use("digest", "--canonical prints one configuration, and nothing else");
+    if ((rc = format_named(a.format, &format)) != 0)
+        return rc;
+    for (size_t want = a.argv ? 1 : given.count; count < want && rc == 0; count += rc == 0) {
+        struct item *x = &item[count];
+        x->name = a.argv ? "command line" : given.items[count];
+        rc = a.argv ? twin_config_argv(given.items, &x->c, &err) : twin_config_read(x->name, format, &x->c, &err);
+    }
+    if (rc != 0)
+        rc = tw_trouble(&err, "no digest");
+    else if (a.canonical)
+        rc = fwrite(item[0].c.text, 1, item[0].c.text_bytes, stdout) == item[0].c.text_bytes && fflush(stdout) == 0 ? 0 : tw_trouble(NULL, "writing the canonical form failed");
+    else
+        rc = a.json ? print_json(item, count) : print_text(item, count);
+    for (size_t i = 0; i < count; i++)
+        twin_config_free(&item[i].c);
+    return rc;
+}
+
+const struct tw_command tw_command_digest = {
+    "digest",
+    "one number for what a configuration says; where two of them differ",
+    synopsis,
+    "Two SHA-256 digests of a configuration: of its bytes, and of its values in their canonical form (RFC 8785). The second stays the same when "
+    "keys change places and when spaces, quotes, comments, the form of numbers or the file's format change; any changed value changes it.\n\n"
+    "YAML is read by the core schema of YAML 1.2 (yes and on are text), with << as a merge. A command line is a list of words with the "
+    "options behind each; options of different names may change places. Duplicate keys, NaN, infinities and unknown tags are refused, since programs "
+    "do not agree on them.",
+    options,
+    TW_OPERANDS_FILES,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

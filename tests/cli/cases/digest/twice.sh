@@ -1,0 +1,2 @@
+printf "a: 1\na: 2\n" >a.yaml
+twinrun digest --config a.yaml

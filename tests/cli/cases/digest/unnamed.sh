@@ -1,0 +1,2 @@
+printf "{}" >config
+twinrun digest --config config
