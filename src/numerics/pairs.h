@@ -26,7 +26,7 @@ struct tw_place {
     uint64_t target, row;
 };
 
-/* What an instruction set provides (pair_rows.c, compiled for each). width: of the sums, 1 to TW_PAIRS_WIDTH. */
+/* What an instruction set provides (pair_rows.h). width: of the sums, 1 to TW_PAIRS_WIDTH. */
 struct tw_pair_set {
     const char *name;
     /* The sums begin as the elements of x. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef EXACT_ORACLE_H
 #define EXACT_ORACLE_H
-/* Numbers of many kinds, and what a sum of them is when MPFR rounds it to a type. */
+/* What the tests against MPFR share: numbers of many kinds in each type, and rounding to a type. */
 #include <math.h>
 #include <stdio.h>
 #include "exact_test.h"
@@ -122,13 +122,5 @@ static inline double oracle_round(const mpfr_t sum, enum twin_dtype dtype)
     mpfr_set_emax(emax);
     mpfr_clear(r);
     return d;
-}
-
-/* Whether the bits of a type are that value; NaN: the canonical one. */
-static inline bool is_rounded(uint64_t bits, double expected, struct shape s)
-{
-    const double found = decode(s, bits);
-    const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) | (uint64_t)1 << (s.fraction - 1);
-    return isnan(expected) ? bits == canonical : memcmp(&found, &expected, sizeof found) == 0;
 }
 #endif

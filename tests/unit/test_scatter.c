@@ -33,6 +33,14 @@ static void add_element(mpfr_t sum, const char *x, size_t i, enum twin_dtype dty
     mpfr_clear(term);
 }
 
+/* Whether the bits of a type are that value; NaN: the canonical one. */
+static bool is_rounded(uint64_t bits, double expected, struct shape s)
+{
+    const double found = decode(s, bits);
+    const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) | (uint64_t)1 << (s.fraction - 1);
+    return isnan(expected) ? bits == canonical : memcmp(&found, &expected, sizeof found) == 0;
+}
+
 static void check(const mpfr_t sum, const char *out, size_t i, enum twin_dtype dtype, const char *what, enum how how)
 {
     const uint64_t bits = element(out, i, twin_dtype_size(dtype));

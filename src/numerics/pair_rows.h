@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pairs side by side, in plain C that compilers turn into vectors: compiled once for each instruction set, TW_PAIR_SET. Every
- * operation is an element's own, so all of them leave the same bits.
+ * Pairs side by side, in plain C that compilers turn into vectors: included once by a file for each instruction set, which
+ * says TW_PAIR_SET. Every operation is an element's own, so all of them leave the same bits.
  */
 #include "pairs.h"
 
