@@ -231,9 +231,9 @@ def exact_allreduce(tensor, contributions=None, *, group=None, mean=False, out=N
     contributions); default, a new tensor. float64, float32, float16, bfloat16; gloo, MPI, or NCCL, whose integers make a way over
     the GPU.
 
-    Within each `block` of elements numbers count in units of the block's largest: with G contributions an element's error is at
-    most G * 2**-(62 - ceil(log2 G)) times twice the block's largest element, plus the rounding of the result. block=1 gives each
-    element a unit of its own, for 8 more bytes sent in place of 8.01. A NaN or infinity reaches its own element only.
+    Within each `block` of elements numbers count in units of the largest one: with G contributions and B = 62 - ceil(log2(G)) the
+    error of a sum is at most G * 2**-B of the largest element of its block, plus the one rounding of the result. block=1 gives each
+    element a unit of its own, for 9 bytes an element sent in place of 8. A NaN or infinity reaches its own element only.
 
     A call that is wrong on one rank, or not the same on all, raises on every rank. Differentiable without `out`: the gradient is
     the sum of the ranks' gradients, as for torch.distributed.nn.functional.all_reduce; all ranks must then go backward.
