@@ -131,7 +131,8 @@ static void sum_columns(const struct source *s, const char *x, size_t n, size_t 
 static void sum_axis(const struct source *s, const char *x, size_t outer, size_t n, size_t inner, char *out)
 {
     if (!n) {
-        memset(out, 0, outer * inner * s->out_size);
+        if (outer && inner)
+            memset(out, 0, outer * inner * s->out_size);
         return;
     }
     for (size_t o = 0; o < outer; o++, x += n * inner * s->size, out += inner * s->out_size)
