@@ -25,7 +25,7 @@ struct twin_config {
 /*
  * Reads a file of at most 64 MiB. TWIN_CONFIG_BY_NAME goes by .json, .yaml, .yml, .toml. Errors, with path and where the library
  * knows it the line: TWIN_EIO, TWIN_EFORMAT (syntax; duplicate keys; NaN and infinities; lone surrogates; tags unknown
- * to YAML's core schema), TWIN_ELIMIT (size, depth, aliases), TWIN_EUNSUPPORTED (built without the format's library), TWIN_ENOMEM.
+ * to YAML's core schema), TWIN_ELIMIT (size, depth, aliases), TWIN_EUNSUPPORTED (built without libyaml; no Python for TOML), TWIN_ENOMEM.
  * *out needs twin_config_free only after success.
  */
 int twin_config_read(const char *path, enum twin_config_format format, struct twin_config *out, struct twin_error *err);

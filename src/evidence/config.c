@@ -42,8 +42,8 @@ json_t *tw_config_integer(long long value)
 
 /* ---- JSON */
 
-/* Large integers get their tag, reserved keys are refused. Takes over *value and may replace it. */
-static int settle(json_t **value, const char *name, int depth, struct twin_error *err)
+/* Large integers get their tag, reserved keys are refused unless they are ours (tags). Takes over *value and may replace it. */
+static int settle(json_t **value, const char *name, int depth, bool tags, struct twin_error *err)
 {
     int rc = 0;
     json_t *v = *value, *item;
@@ -59,7 +59,7 @@ static int settle(json_t **value, const char *name, int depth, struct twin_error
     json_array_foreach(v, i, item)
     {
         json_t *settled = json_incref(item);
-        rc = rc ? rc : settle(&settled, name, depth + 1, err);
+        rc = rc ? rc : settle(&settled, name, depth + 1, tags, err);
         if (rc == 0 && settled != item)
             json_array_set(v, i, settled);
         json_decref(settled);
@@ -67,9 +67,9 @@ static int settle(json_t **value, const char *name, int depth, struct twin_error
     json_object_foreach(v, key, item)
     {
         json_t *settled = json_incref(item);
-        if (rc == 0 && tw_starts(key, TW_TAG))
+        if (rc == 0 && !tags && tw_starts(key, TW_TAG))
             rc = twin_error_set(err, TWIN_EFORMAT, "%s: the key \"%s\": keys that begin with %s are reserved for what JSON has no form for", name, key, TW_TAG);
-        rc = rc ? rc : settle(&settled, name, depth + 1, err);
+        rc = rc ? rc : settle(&settled, name, depth + 1, tags, err);
         if (rc == 0 && settled != item)
             json_object_set(v, key, settled);
         json_decref(settled);
@@ -77,7 +77,7 @@ static int settle(json_t **value, const char *name, int depth, struct twin_error
     return rc;
 }
 
-json_t *tw_config_from_json(const char *data, size_t n, const char *name, struct twin_error *err)
+static json_t *from_json(const char *data, size_t n, const char *name, bool tags, struct twin_error *err)
 {
     json_error_t e;
     json_t *value = json_loadb(data, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
@@ -87,10 +87,20 @@ json_t *tw_config_from_json(const char *data, size_t n, const char *name, struct
         tw_free(text);
         return NULL;
     }
-    if (settle(&value, name, 0, err) == 0)
+    if (settle(&value, name, 0, tags, err) == 0)
         return value;
     json_decref(value);
     return NULL;
+}
+
+json_t *tw_config_from_json(const char *data, size_t n, const char *name, struct twin_error *err)
+{
+    return from_json(data, n, name, false, err);
+}
+
+json_t *tw_config_from_python(const char *data, size_t n, const char *name, struct twin_error *err)
+{
+    return from_json(data, n, name, true, err);
 }
 
 /* ---- digests */

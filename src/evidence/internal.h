@@ -4,10 +4,6 @@
 #include <stddef.h>
 #include <twin/error.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct json_t;
 struct tw_buf;
 
@@ -23,6 +19,9 @@ struct json_t *tw_config_from_yaml(const char *data, size_t n, const char *name,
 struct json_t *tw_config_from_toml(const char *data, size_t n, const char *name, struct twin_error *err);
 struct json_t *tw_config_from_argv(char *const *argv, struct twin_error *err);
 
+/* JSON with tags of ours in it, which are taken as such. */
+struct json_t *tw_config_from_python(const char *data, size_t n, const char *name, struct twin_error *err);
+
 /* An integer as the canonical form keeps it: a number, or {"$twinrun:integer": "9007199254740993"}. NULL: out of memory. */
 struct json_t *tw_config_integer(long long value);
 
@@ -32,8 +31,4 @@ int tw_jcs_write(const struct json_t *value, struct tw_buf *out, struct twin_err
 const char **tw_jcs_keys(const struct json_t *object, size_t *count);
 /* ECMAScript's Number::toString of a finite number; out takes 32 bytes. */
 void tw_jcs_number(double v, char out[32]);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

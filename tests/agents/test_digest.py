@@ -7,10 +7,11 @@ import random
 import struct
 
 import pytest
+import rfc8785
+import yaml
 
 from conftest import FULL
 
-rfc8785 = pytest.importorskip("rfc8785")
 DOCUMENTS = 100_000 if FULL else 3_000
 
 
@@ -89,7 +90,6 @@ lines"""
 
 
 def test_yaml_says_what_pyyaml_reads_where_the_versions_agree(digest, tmp_path):
-    yaml = pytest.importorskip("yaml")
     source = """
 defaults: &d
   lr: 1.0e-3

@@ -138,9 +138,12 @@ static void test_toml(void **state)
     twin_config_free(&c);
     canonical("title = \"x\"\nwhen = 2020-01-02T03:04:05Z\nbig = 9223372036854775807\nreal = 1e3\n[optimizer]\nlr = 0.1\nbetas = [0.9, 0.999]\n[[layer]]\nn = 0x10\n[[layer]]\nn = 3\n",
               TWIN_CONFIG_TOML,
-              "{\"big\":{\"$twinrun:integer\":\"9223372036854775807\"},\"layer\":[{\"n\":16},{\"n\":3}],\"optimizer\":{\"betas\":[0.9,0.999],\"lr\":0.1},\"real\":1000,\"title\":\"x\",\"when\":{\"$twinrun:time\":\"2020-01-02T03:04:05Z\"}}");
+              "{\"big\":{\"$twinrun:integer\":\"9223372036854775807\"},\"layer\":[{\"n\":16},{\"n\":3}],\"optimizer\":{\"betas\":[0.9,0.999],\"lr\":0.1},\"real\":1000,\"title\":\"x\",\"when\":{\"$twinrun:time\":\"2020-01-02T03:04:05+00:00\"}}");
     refused("a = 1\na = 2\n", TWIN_CONFIG_TOML, TWIN_EFORMAT, "line 2");
     refused("a = nan\n", TWIN_CONFIG_TOML, TWIN_EFORMAT, "NaN");
+    canonical("a = \"\"\"\\\"\xc3\xa9\"\"\"\"\nb = '\xc3\xa9' # \xc3\xa9\nc = '''\n\xc3\xa9'\n'''\n", TWIN_CONFIG_TOML, "{\"a\":\"\\\"\xc3\xa9\\\"\",\"b\":\"\xc3\xa9\",\"c\":\"\xc3\xa9'\\n\"}");
+    refused("a = 1\n\xcd\xbe = 1\n", TWIN_CONFIG_TOML, TWIN_EFORMAT, "line 2");
+    refused("a = \"\xff\"\n", TWIN_CONFIG_TOML, TWIN_EFORMAT, "utf-8");
     refused("a = \n", TWIN_CONFIG_TOML, TWIN_EFORMAT, "line 1");
 }
 
