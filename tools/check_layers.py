@@ -18,18 +18,19 @@ MAY = {
     "src/launch": {"src/base"},
     "src/trace": {"src/base", "src/fingerprint"},
     "src/numerics": {"src/base", "src/fingerprint"},
+    "src/formats": {"src/base", "src/fingerprint"},
     "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
     "src/isolate": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
     "src/report": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate"},
-    "cmd": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report"},
+    "cmd": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats"},
     "agents": {"src/base", "src/fingerprint", "src/trace"},
 }
 # The room that owns each public header.
 PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "random.h": "src/numerics", "run.h": "src/launch",
     "trace.h": "src/trace", "compare.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
-    "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics",
+    "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "tensors.h": "src/formats",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 
