@@ -208,7 +208,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
                               (unsigned long long)s.span, (unsigned long long)t->offset, (unsigned long long)t->piece.bytes);
     if (!why && count * size > MAX_WHOLE && count > 64 * span)
         why = "it repeats a few stored elements very often";
-    s.entry = (struct twin_tensors_entry){.name = t->name, .stored_as = t->stored_as, .dtype = why && t->unreadable ? TWIN_BYTES : t->dtype,
+    s.entry = (struct twin_tensors_entry){.name = t->name, .stored_as = t->stored_as, .dtype = t->dtype,
         .unreadable = why, .ndim = t->ndim, .count = count, .bytes = count * size};
     bool dense = t->dense || is_row_major(t);
     int64_t *numbers = tw_arena(f, (2 * t->ndim + 1) * sizeof *numbers);

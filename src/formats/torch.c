@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+enum { MAX_VISITS = 1 << 17 };
+#else
 enum { MAX_VISITS = 1 << 22 }; /* a small pickle may name one thing in very many places */
+#endif
 #define MAX_NAMES ((uint64_t)256 << 20)
 
 /* The storages of the old format stand behind each other; their places are known only once all types are. */
