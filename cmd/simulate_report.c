@@ -82,11 +82,11 @@ static void print_one(const struct tw_simulation *s, const struct tw_simulated *
     if (v->not_finite)
         printf("  infinite  %s elements are too large for %s in some trial, and left out below\n", tw_human_count(v->not_finite, text), s->args->type);
     if (v->elements > v->not_finite) {
-        printf("  results   %llu different in %zu trials; %.4g%% of the elements", (unsigned long long)v->vectors, v->results,
+        printf("  results   %llu different vector%s in %zu trials; %.4g%% of the elements", (unsigned long long)v->vectors, v->vectors == 1 ? "" : "s", v->results,
                100 * (double)v->vary / (double)(v->elements - v->not_finite));
         if (is_sample(s))
             printf(" (%.4g to %.4g%%)", 100 * share.low, 100 * share.high);
-        printf(" have more than one, %.3g on average, at most %llu\n", v->distinct_mean, (unsigned long long)v->distinct_max);
+        printf(" have more than one result, %.3g on average, at most %llu\n", v->distinct_mean, (unsigned long long)v->distinct_max);
         printf("  spread    max - min of an element: median %.3g ulp, 95%% within %.3g ulp; relative: median %.2g\n", v->ulps[0], v->ulps[1], v->relative[0]);
         printf("  error     relative L2 to the exact sum: %.2e on average, at most %.2e; largest of an element %.2e\n", mean, most, largest);
     }

@@ -90,6 +90,10 @@ static void print_sum(const struct tw_spread_found *f)
         printf("  Much cancels: the numbers' sizes sum up to %.1e times the sum.\n", s->condition);
     if (f->tensor)
         print_tensors(f);
+    if (s->floor == 0) {
+        printf("\nNo order changes a bit of this sum%s.\n", own > 2 ? " (sorted orders left out)" : "");
+        return;
+    }
     printf("\nDifferences below %.2e (%.2e of the sum) mean nothing: another order of the same additions makes them%s.\n", s->floor, s->floor / fabs(s->exact),
            own > 2 ? " (sorted orders left out)" : "");
 }
@@ -129,11 +133,14 @@ static void print_vector(const struct tw_spread_found *f)
     char name[48];
     snprintf(name, sizeof name, "%zu random orders", v->results - f->named);
     print_vector_row(name, v, f->named, v->results - f->named);
-    printf("\n  %s orders give %s vectors; %s elements (%.3g%%) have more than one result, at most %llu\n", count_text(v->results, b),
-           v->vectors == v->results ? "as many" : count_text(v->vectors, a), count_text(v->vary, c), share(v->vary, v->elements - v->not_finite),
+    printf("\n  %s orders give %s different vector%s; %s elements (%.3g%%) have more than one result, at most %llu\n", count_text(v->results, b),
+           count_text(v->vectors, a), v->vectors == 1 ? "" : "s", count_text(v->vary, c), share(v->vary, v->elements - v->not_finite),
            (unsigned long long)v->distinct_max);
     printf("  max - min of an element: median %.2g ulp, 95%% within %.2g ulp, at most %.2e\n", v->ulps[0], v->ulps[1], v->range_max);
-    printf("\nTwo such results whose relative L2 distance is below %.2e mean the same: another order of the same additions goes as far.\n", far);
+    if (v->vectors == 1)
+        printf("\nNo order changes a bit of these sums.\n");
+    else
+        printf("\nDifferences below a relative L2 distance of %.2e mean nothing: another order of the same additions goes as far.\n", far);
 }
 
 /* ---- JSON */

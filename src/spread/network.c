@@ -183,7 +183,10 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
 static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t, double *seconds, struct twin_error *err)
 {
     /* As many segments as make the pipeline shortest without jitter: depth + segments stages of alpha + share of beta. */
-    const double half_s = bytes / 2 * d->net->beta_s, depth = 2 * ceil(log2((double)ranks) + 1e-9);
+    const double half_s = bytes / 2 * d->net->beta_s;
+    double depth = 0;
+    for (uint32_t reach = 1; reach < ranks; reach *= 2)
+        depth += 2;
     double best = d->net->alpha_s > 0 ? floor(sqrt(depth * half_s / d->net->alpha_s)) : SEGMENTS;
     const uint32_t segments = best < 1 ? 1 : best > SEGMENTS ? SEGMENTS : (uint32_t)best;
     struct link *link = tw_reallocarray(NULL, ranks, sizeof *link);
