@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the accumulators of many arrays, summed with the instruction set named by the argument. exact_cross.sh runs it on
+ * Prints the accumulators of many arrays, and of order-free sums of them, with the instruction set named by the argument. exact_cross.sh runs it on
  * this machine and, cross-compiled, under an emulator: the outputs must be equal.
  */
 #include <inttypes.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <twin/exact.h>
+#include <twin/reduce.h>
 
 static uint64_t bits(uint64_t *state)
 {
@@ -35,8 +36,8 @@ int main(int argc, char **argv)
     static const enum twin_dtype dtypes[] = {TWIN_F64, TWIN_F32, TWIN_F16, TWIN_BF16};
     struct twin_error err = TWIN_ERROR_INIT;
     uint64_t state = 1;
-    unsigned char *p = malloc(2 * 8 * 9000 + 32);
-    if (argc < 2 || !p || twin_fingerprint_force(argv[1], &err)) {
+    unsigned char *p = malloc(2 * 8 * 9000 + 32), *fixed = malloc(8 * 9000);
+    if (argc < 2 || !p || !fixed || twin_fingerprint_force(argv[1], &err)) {
         fprintf(stderr, "exact_cross: %s\n", argc < 2 ? "usage: exact_cross ISA" : err.message);
         return 2;
     }
@@ -59,11 +60,20 @@ int main(int argc, char **argv)
         }
         for (size_t i = 0; i < TWIN_ACC_LIMBS; i++)
             hash = (hash ^ acc.limb[i]) * 0x94D049BB133111EBu;
+        /* And the two halves as contributions to an order-free sum. */
+        const void *const halves[2] = {x, y};
+        if ((rc = twin_fixed_sum(dtype, halves, 2, (int64_t)n, 64, 2 + round, 1 + round % 3, fixed, &err)) != 0) {
+            fprintf(stderr, "exact_cross: %s\n", err.message);
+            return 2;
+        }
+        for (size_t i = 0; i < n * size; i++)
+            hash = (hash ^ fixed[i]) * 0x94D049BB133111EBu;
         rounded = twin_acc_f64(&acc);
         uint64_t b;
         memcpy(&b, &rounded, 8);
         printf("%s %d %zu %u %016" PRIx64 " %016" PRIx64 "\n", twin_dtype_name(dtype), round, n, acc.flags, hash, b);
     }
+    free(fixed);
     free(p);
     return 0;
 }

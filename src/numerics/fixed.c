@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fixed-point sums: walks the blocks, gives the ordinary ones to the kernels, and deals with NaN and infinities itself. */
+#include <stdatomic.h>
+#include <string.h>
+#include "fixed_inside.h"
+#include "fpenv.h"
+
+const struct tw_float_format tw_float_formats[TW_KINDS] = {[TW_F16] = {10, 5}, [TW_BF16] = {7, 8}, [TW_F32] = {23, 8}, [TW_F64] = {52, 11}};
+
+/* ---- which instruction set */
+static const struct tw_fixed_set *const sets[] = {
+#ifdef TW_HAVE_AVX512
+    &tw_fixed_avx512,
+#endif
+#ifdef TW_HAVE_AVX2
+    &tw_fixed_avx2,
+#endif
+    &tw_fixed_plain, /* what the processor's whole family has: SSE2, NEON */
+};
+static _Atomic(const struct tw_fixed_set *) forced;
+
+void tw_fixed_use(const struct tw_fixed_set *set)
+{
+    atomic_store(&forced, set);
+}
+
+static const struct tw_fixed_set *fixed_set(void)
+{
+    const struct tw_fixed_set *set = atomic_load(&forced);
+    const char *name = twin_fingerprint_isa();
+    for (size_t i = 0; !set && i < sizeof sets / sizeof *sets; i++)
+        if (!strcmp(name, sets[i]->name))
+            set = sets[i];
+    return set ? set : &tw_fixed_plain;
+}
+
+/* ---- arguments */
+static int kind_of(enum twin_dtype dtype)
+{
+    switch ((int)dtype) {
+    case TWIN_F64: return TW_F64;
+    case TWIN_F32: return TW_F32;
+    case TWIN_F16: return TW_F16;
+    case TWIN_BF16: return TW_BF16;
+    default: return -1;
+    }
+}
+
+struct job {
+    enum tw_kind kind;
+    size_t size;      /* bytes of an element */
+    uint32_t special; /* the exponent field of NaN and infinities */
+    int64_t n, block;
+};
+
+static int job_init(struct job *j, enum twin_dtype dtype, int64_t n, int64_t block, bool present, struct twin_error *err)
+{
+    const int kind = kind_of(dtype);
+    if (kind < 0)
+        return twin_error_set(err, TWIN_EINVAL, "order-free sum: elements of type %s (%d); expected f64, f32, f16 or bf16",
+                              twin_dtype_name(dtype), (int)dtype);
+    if (n < 0 || (n > 0 && !present))
+        return twin_error_set(err, TWIN_EINVAL, "order-free sum: %lld elements at %s; expected 0 or more at an address",
+                              (long long)n, present ? "an address" : "NULL");
+    if (block < 1 || block > TWIN_FIXED_MAX_BLOCK)
+        return twin_error_set(err, TWIN_EINVAL, "order-free sum: blocks of %lld elements; expected 1 to 2^30", (long long)block);
+    *j = (struct job){(enum tw_kind)kind, twin_dtype_size(dtype), (1u << tw_float_formats[kind].exponent) - 1, n, block};
+    return 0;
+}
+
+static int check_total(int64_t total, int64_t divisor, struct twin_error *err)
+{
+    if (total < 1 || total > TWIN_FIXED_MAX_TOTAL)
+        return twin_error_set(err, TWIN_EINVAL, "order-free sum: %lld contributions in all; expected 1 to 2^31", (long long)total);
+    if (divisor < 1 || divisor > TWIN_FIXED_MAX_TOTAL)
+        return twin_error_set(err, TWIN_EINVAL, "order-free sum: divisor %lld; expected 1 to 2^31", (long long)divisor);
+    return 0;
+}
+
+static int refuse_mode(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_EINVAL,
+                          "order-free sum: this thread rounds other than to nearest, or takes subnormals for zero; restore "
+                          "the default floating-point mode (fesetenv(FE_DFL_ENV)) around the call");
+}
+
+int64_t twin_fixed_blocks(int64_t n, int64_t block)
+{
+    return n < 0 || block < 1 || block > TWIN_FIXED_MAX_BLOCK ? TWIN_EINVAL : n / block + (n % block != 0);
+}
+
+int twin_fixed_exponent_bytes(enum twin_dtype dtype)
+{
+    const int kind = kind_of(dtype);
+    return kind < 0 ? TWIN_EINVAL : kind == TW_F64 ? 2 : 1;
+}
+
+int twin_fixed_bits(int64_t total)
+{
+    if (total < 1 || total > TWIN_FIXED_MAX_TOTAL)
+        return TWIN_EINVAL;
+    return total == 1 ? 62 : 62 - (64 - __builtin_clzll((uint64_t)total - 1));
+}
+
+/* ---- exponents */
+static uint32_t get(const struct job *j, const void *numbers, int64_t i)
+{
+    if (j->kind != TW_F64)
+        return ((const uint8_t *)numbers)[i];
+    uint16_t v;
+    memcpy(&v, (const char *)numbers + 2 * i, 2);
+    return v;
+}
+
+static void raise_to(const struct job *j, void *numbers, int64_t i, uint32_t value)
+{
+    if (value <= get(j, numbers, i))
+        return;
+    const uint16_t v = (uint16_t)value;
+    if (j->kind == TW_F64)
+        memcpy((char *)numbers + 2 * i, &v, 2);
+    else
+        ((uint8_t *)numbers)[i] = (uint8_t)value;
+}
+
+static const char *at(const struct job *j, const void *x, int64_t i)
+{
+    return (const char *)x + (size_t)i * j->size;
+}
+
+static int64_t block_length(const struct job *j, int64_t b)
+{
+    const int64_t left = j->n - b * j->block;
+    return left < j->block ? left : j->block;
+}
+
+int twin_fixed_exponents(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, void *exponents, struct twin_error *err)
+{
+    struct job j;
+    const int rc = job_init(&j, dtype, n, block, x && exponents, err);
+    if (rc)
+        return rc;
+    const struct tw_fixed_set *set = fixed_set();
+    for (int64_t b = 0; b * block < n; b++)
+        raise_to(&j, exponents, b, set->exponent[j.kind](at(&j, x, b * block), (size_t)block_length(&j, b)));
+    return 0;
+}
+
+int64_t twin_fixed_flagged(enum twin_dtype dtype, const void *exponents, int64_t blocks)
+{
+    struct job j;
+    if (job_init(&j, dtype, blocks, 1, exponents != NULL, NULL) != 0)
+        return TWIN_EINVAL;
+    int64_t flagged = 0;
+    for (int64_t b = 0; b < blocks; b++)
+        flagged += get(&j, exponents, b) == j.special;
+    return flagged;
+}
+
+/* ---- NaN and infinities */
+int64_t twin_fixed_specials_count(enum twin_dtype dtype, int64_t block, const void *exponents, int64_t blocks)
+{
+    const int64_t flagged = twin_fixed_flagged(dtype, exponents, blocks);
+    if (flagged < 0 || block < 1 || block > TWIN_FIXED_MAX_BLOCK)
+        return TWIN_EINVAL;
+    return flagged * (1 + 2 * block);
+}
+
+static uint64_t element(const struct job *j, const void *x, int64_t i)
+{
+    uint64_t bits = 0;
+    uint32_t word;
+    uint16_t half;
+    if (j->size == 8) {
+        memcpy(&bits, at(j, x, i), 8);
+        return bits;
+    }
+    if (j->size == 4) {
+        memcpy(&word, at(j, x, i), 4);
+        return word;
+    }
+    memcpy(&half, at(j, x, i), 2);
+    return half;
+}
+
+static void put(const struct job *j, void *out, int64_t i, uint64_t bits)
+{
+    const uint32_t word = (uint32_t)bits;
+    const uint16_t half = (uint16_t)bits;
+    memcpy((char *)out + (size_t)i * j->size, j->size == 8 ? (const void *)&bits : j->size == 4 ? (const void *)&word : (const void *)&half, j->size);
+}
+
+static uint32_t field_of(const struct job *j, uint64_t bits)
+{
+    return (uint32_t)(bits >> tw_float_formats[j->kind].fraction) & j->special;
+}
+
+/* Whether it is a NaN or an infinity, and the marks it leaves: bit 0 for +Inf, bit 1 for -Inf, both for NaN. */
+static unsigned marks_of(const struct job *j, uint64_t bits)
+{
+    const struct tw_float_format f = tw_float_formats[j->kind];
+    if (field_of(j, bits) != j->special)
+        return 0;
+    if (bits & (((uint64_t)1 << f.fraction) - 1))
+        return 3;
+    return bits >> (f.fraction + f.exponent) & 1 ? 2 : 1;
+}
+
+static uint64_t from_marks(const struct job *j, unsigned marks)
+{
+    const struct tw_float_format f = tw_float_formats[j->kind];
+    const uint64_t infinity = (uint64_t)j->special << f.fraction;
+    return marks == 3 ? infinity | (uint64_t)1 << (f.fraction - 1) : marks == 2 ? infinity | (uint64_t)1 << (f.fraction + f.exponent) : infinity;
+}
+
+int twin_fixed_specials(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, const void *exponents, void *specials,
+                        struct twin_error *err)
+{
+    struct job j;
+    const int rc = job_init(&j, dtype, n, block, x && exponents && specials, err);
+    if (rc)
+        return rc;
+    int64_t base = 0;
+    for (int64_t b = 0; b * block < n; b++) {
+        if (get(&j, exponents, b) != j.special)
+            continue;
+        for (int64_t i = 0; i < block_length(&j, b); i++) {
+            const uint64_t bits = element(&j, x, b * block + i);
+            const unsigned marks = marks_of(&j, bits);
+            if (!marks)
+                raise_to(&j, specials, base, field_of(&j, bits));
+            raise_to(&j, specials, base + 1 + 2 * i, marks & 1);
+            raise_to(&j, specials, base + 2 + 2 * i, marks >> 1);
+        }
+        base += 1 + 2 * block;
+    }
+    return 0;
+}
+
+/* ---- units */
+static double power_of_two(int e) /* -1074..1023 */
+{
+    const uint64_t bits = e < -1022 ? (uint64_t)1 << (e + 1074) : (uint64_t)(e + 1023) << 52;
+    double v;
+    memcpy(&v, &bits, 8);
+    return v;
+}
+
+/* E - B: the exponent of the unit of a block. */
+static int unit_exponent(enum tw_kind kind, uint32_t field, int bits)
+{
+    const int bias = (1 << (tw_float_formats[kind].exponent - 1)) - 1;
+    return (int)(field ? field : 1) - bias + 1 - bits;
+}
+
+static struct tw_fixed_unit unit_of(enum tw_kind kind, uint32_t field, int bits)
+{
+    int up = -unit_exponent(kind, field, bits);
+    const int first = up > 1000 ? 1000 : up;
+    struct tw_fixed_unit u = {.scale = power_of_two(first), .scale_too = power_of_two(up - first), .shift = bits > 50 ? bits - 50 : 0};
+    u.high_magic = 1.5 * power_of_two(52 + u.shift);
+    u.low_magic = 0x1.8p52;
+    uint64_t high, low;
+    memcpy(&high, &u.high_magic, 8);
+    memcpy(&low, &u.low_magic, 8);
+    u.both_magic = (high << u.shift) + low;
+    return u;
+}
+
+/* ---- to integer and back, one block */
+static void add_block(const struct tw_fixed_set *set, const struct job *j, const void *x, int64_t n, const struct tw_fixed_unit *u,
+                      bool special, int64_t *sum)
+{
+    if (!special) {
+        set->add[j->kind](x, (size_t)n, u, sum);
+        return;
+    }
+    uint64_t finite[TW_FIXED_CHUNK]; /* of any type */
+    for (int64_t i = 0; i < n; i += TW_FIXED_CHUNK) {
+        const int64_t m = n - i < TW_FIXED_CHUNK ? n - i : TW_FIXED_CHUNK;
+        memcpy(finite, at(j, x, i), (size_t)m * j->size);
+        for (int64_t k = 0; k < m; k++)
+            if (marks_of(j, element(j, finite, k)))
+                put(j, finite, k, 0);
+        set->add[j->kind](finite, (size_t)m, u, sum + i);
+    }
+}
+
+/* exponent: that of the sum's unit. divisor is odd. */
+static void round_slowly(const struct job *j, const int64_t *sum, int64_t n, int64_t divisor, int exponent, void *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        put(j, out, i, tw_fixed_round_one(sum[i], (uint64_t)divisor, exponent, tw_float_formats[j->kind]));
+}
+
+static void round_block(const struct tw_fixed_set *set, const struct job *j, const int64_t *sum, int64_t n, int64_t divisor,
+                        int exponent, char *out)
+{
+    const int twos = __builtin_ctzll((uint64_t)divisor);
+    divisor >>= twos;
+    exponent -= twos;
+    /* f64 has no wider type that would hold a quotient or a number between two subnormals. */
+    if (j->kind == TW_F64 && (divisor > 1 || exponent < -1074)) {
+        round_slowly(j, sum, n, divisor, exponent, out);
+        return;
+    }
+    const struct tw_fixed_way w = {(double)divisor, power_of_two(exponent)};
+    if (divisor == 1) {
+        set->round[j->kind](sum, (size_t)n, w, out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += 64) { /* so that one close quotient costs little */
+        const int64_t m = n - i < 64 ? n - i : 64;
+        if (!set->divide[j->kind](sum + i, (size_t)m, w, out + (size_t)i * j->size))
+            round_slowly(j, sum + i, m, divisor, exponent, out + (size_t)i * j->size);
+    }
+}
+
+/* ---- the steps */
+
+/* Whether a block is flagged, and then where its specials lie; steps on from block to block. */
+struct walk { const void *exponents, *specials; int64_t base; };
+
+static bool walk_block(const struct job *j, struct walk *w, int64_t b, uint32_t *field, int64_t *base)
+{
+    *field = get(j, w->exponents, b);
+    if (*field != j->special)
+        return false;
+    *base = w->base;
+    *field = get(j, w->specials, w->base);
+    w->base += 1 + 2 * j->block;
+    return true;
+}
+
+static int need_specials(const struct job *j, enum twin_dtype dtype, const void *exponents, const void *specials, struct twin_error *err)
+{
+    const int64_t blocks = twin_fixed_blocks(j->n, j->block);
+    if (j->n > 0 && !specials && twin_fixed_flagged(dtype, exponents, blocks) > 0)
+        return twin_error_set(err, TWIN_EINVAL, "order-free sum: %lld of %lld blocks hold a NaN or an infinity, and specials is "
+                              "NULL; make it with twin_fixed_specials", (long long)twin_fixed_flagged(dtype, exponents, blocks), (long long)blocks);
+    return 0;
+}
+
+int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, int64_t total, const void *exponents,
+                   const void *specials, int64_t *sum, struct twin_error *err)
+{
+    struct job j;
+    int rc = job_init(&j, dtype, n, block, x && exponents && sum, err);
+    if (!rc)
+        rc = check_total(total, 1, err);
+    if (!rc)
+        rc = need_specials(&j, dtype, exponents, specials, err);
+    if (rc)
+        return rc;
+    const struct tw_fpenv env = tw_fpenv_enter();
+    const bool standard = tw_fpenv_is_standard(env);
+    const struct tw_fixed_set *set = fixed_set();
+    const int bits = twin_fixed_bits(total);
+    struct walk w = {exponents, specials, 0};
+    for (int64_t b = 0; standard && b * block < n; b++) {
+        uint32_t field;
+        int64_t base;
+        const bool special = walk_block(&j, &w, b, &field, &base);
+        const struct tw_fixed_unit u = unit_of(j.kind, field, bits);
+        add_block(set, &j, at(&j, x, b * block), block_length(&j, b), &u, special, sum + b * block);
+    }
+    tw_fpenv_leave(env);
+    return standard ? 0 : refuse_mode(err);
+}
+
+int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64_t block, int64_t total, int64_t divisor,
+                     const void *exponents, const void *specials, void *out, struct twin_error *err)
+{
+    struct job j;
+    int rc = job_init(&j, dtype, n, block, sum && exponents && out, err);
+    if (!rc)
+        rc = check_total(total, divisor, err);
+    if (!rc)
+        rc = need_specials(&j, dtype, exponents, specials, err);
+    if (rc)
+        return rc;
+    const struct tw_fpenv env = tw_fpenv_enter();
+    const bool standard = tw_fpenv_is_standard(env);
+    const struct tw_fixed_set *set = fixed_set();
+    const int bits = twin_fixed_bits(total);
+    struct walk w = {exponents, specials, 0};
+    for (int64_t b = 0; standard && b * block < n; b++) {
+        uint32_t field;
+        int64_t base;
+        const int64_t length = block_length(&j, b);
+        char *to = (char *)out + (size_t)(b * block) * j.size;
+        const bool special = walk_block(&j, &w, b, &field, &base);
+        round_block(set, &j, sum + b * block, length, divisor, unit_exponent(j.kind, field, bits), to);
+        for (int64_t i = 0; special && i < length; i++) {
+            const unsigned marks = (get(&j, specials, base + 1 + 2 * i) ? 1 : 0) | (get(&j, specials, base + 2 + 2 * i) ? 2 : 0);
+            if (marks)
+                put(&j, to, i, from_marks(&j, marks));
+        }
+    }
+    tw_fpenv_leave(env);
+    return standard ? 0 : refuse_mode(err);
+}
+
+/* ---- all contributions in one place */
+
+/* The field of a block: that of finite elements alone when there are others, too. */
+static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job *j, const void *const *x, int64_t count, int64_t first,
+                               int64_t length, bool *special)
+{
+    uint32_t field = 0;
+    for (int64_t c = 0; c < count; c++) {
+        const uint32_t f = set->exponent[j->kind](at(j, x[c], first), (size_t)length);
+        field = f > field ? f : field;
+    }
+    *special = field == j->special;
+    if (!*special)
+        return field;
+    field = 0;
+    for (int64_t c = 0; c < count; c++)
+        for (int64_t i = 0; i < length; i++) {
+            const uint32_t f = field_of(j, element(j, x[c], first + i));
+            field = f != j->special && f > field ? f : field;
+        }
+    return field;
+}
+
+static void sum_block(const struct tw_fixed_set *set, const struct job *j, const void *const *x, int64_t count, int64_t first,
+                      int64_t total, int64_t divisor, char *out)
+{
+    const int64_t length = block_length(j, first / j->block);
+    const int bits = twin_fixed_bits(total);
+    bool special;
+    const uint32_t field = field_of_block(set, j, x, count, first, length, &special);
+    const struct tw_fixed_unit u = unit_of(j->kind, field, bits);
+    int64_t sum[TW_FIXED_CHUNK];
+    for (int64_t i = 0; i < length; i += TW_FIXED_CHUNK) {
+        const int64_t m = length - i < TW_FIXED_CHUNK ? length - i : TW_FIXED_CHUNK;
+        char *to = out + (size_t)(first + i) * j->size;
+        memset(sum, 0, (size_t)m * sizeof *sum);
+        for (int64_t c = 0; c < count; c++)
+            add_block(set, j, at(j, x[c], first + i), m, &u, special, sum);
+        round_block(set, j, sum, m, divisor, unit_exponent(j->kind, field, bits), to);
+        for (int64_t k = 0; special && k < m; k++) {
+            unsigned marks = 0;
+            for (int64_t c = 0; c < count; c++)
+                marks |= marks_of(j, element(j, x[c], first + i + k));
+            if (marks)
+                put(j, to, k, from_marks(j, marks));
+        }
+    }
+}
+
+int twin_fixed_sum(enum twin_dtype dtype, const void *const *x, int64_t count, int64_t n, int64_t block, int64_t total,
+                   int64_t divisor, void *out, struct twin_error *err)
+{
+    struct job j;
+    int rc = job_init(&j, dtype, n, block, (x || count == 0) && out, err);
+    if (!rc)
+        rc = check_total(total, divisor, err);
+    if (!rc && (count < 0 || count > total))
+        rc = twin_error_set(err, TWIN_EINVAL, "order-free sum: %lld contributions here of %lld in all", (long long)count, (long long)total);
+    for (int64_t c = 0; !rc && n > 0 && c < count; c++)
+        if (!x[c])
+            rc = twin_error_set(err, TWIN_EINVAL, "order-free sum: contribution %lld is NULL", (long long)c);
+    if (rc)
+        return rc;
+    const struct tw_fpenv env = tw_fpenv_enter();
+    const bool standard = tw_fpenv_is_standard(env);
+    const struct tw_fixed_set *set = fixed_set();
+    for (int64_t first = 0; standard && first < n; first += block)
+        sum_block(set, &j, x, count, first, total, divisor, out);
+    tw_fpenv_leave(env);
+    return standard ? 0 : refuse_mode(err);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_FIXED_INSIDE_H
+#define TW_FIXED_INSIDE_H
+/*
+ * Fixed-point sums inside: fixed.c walks the blocks and knows what is special; the kernels (fixed_kernels.h, compiled once for
+ * each instruction set) do the ordinary blocks; fixed_round.c rounds a single integer to any type, slowly and always right.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/reduce.h>
+#include "kernels.h" /* enum tw_kind */
+
+#define TW_FIXED_CHUNK 1024 /* elements that a kernel is given at most where a buffer is on the stack */
+
+/* A binary floating-point type: bits of its fraction and of its exponent. */
+struct tw_float_format { int fraction, exponent; };
+extern const struct tw_float_format tw_float_formats[TW_KINDS];
+
+/* How a block becomes integers: two scales, since one may be out of range, and the split of fixed_kernels.h. */
+struct tw_fixed_unit {
+    double scale, scale_too, high_magic, low_magic;
+    uint64_t both_magic;
+    int shift;
+};
+
+/* How integers become numbers: v = (sum / divisor) * scale. */
+struct tw_fixed_way { double divisor, scale; };
+
+struct tw_fixed_set {
+    const char *name;
+    uint32_t (*exponent[TW_KINDS])(const void *x, size_t n); /* the largest exponent field */
+    void (*add[TW_KINDS])(const void *x, size_t n, const struct tw_fixed_unit *u, int64_t *sum);
+    void (*round[TW_KINDS])(const int64_t *sum, size_t n, struct tw_fixed_way w, void *out); /* divisor 1 */
+    /* Any other divisor, not for f64: false when some quotient lies too near a boundary to be sure. */
+    bool (*divide[TW_KINDS])(const int64_t *sum, size_t n, struct tw_fixed_way w, void *out);
+};
+
+extern const struct tw_fixed_set tw_fixed_plain, tw_fixed_avx2, tw_fixed_avx512;
+
+/* Makes this set the one in use, for tests; NULL: what twin_fingerprint_isa() says again. */
+void tw_fixed_use(const struct tw_fixed_set *set);
+
+/* sum * 2^exponent / divisor, to nearest, ties to even: the bits of the type. */
+uint64_t tw_fixed_round_one(int64_t sum, uint64_t divisor, int exponent, struct tw_float_format f);
+#endif

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order-free sums against MPFR, twice: the definition of <twin/reduce.h> followed to the letter, which must give the same
+ * bits, and the exact sum, which must lie within the documented bound. Contributions are spread over processes, orders and
+ * parts of the arrays at random. TWINRUN_FULL=1: 3.2e4 reductions, of 5e5 elements and more, for each type.
+ */
+#include <fenv.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+#include "exact_oracle.h"
+#include "fixed_inside.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#define FULL 0
+#else
+#define FULL (getenv("TWINRUN_FULL") != NULL)
+#endif
+#define MOST 40      /* contributions */
+#define LONGEST 1500 /* elements */
+
+struct reduction {
+    enum twin_dtype dtype;
+    enum how how;
+    size_t size;
+    int64_t n, block, total, divisor, count;
+    char *x[MOST]; /* the contributions; misaligned */
+    char memory[MOST][8 * LONGEST + 64];
+};
+
+static const char *use_fixed(size_t i)
+{
+    static const struct tw_fixed_set *const sets[] = {&tw_fixed_plain,
+#if defined(__x86_64__)
+                                                      &tw_fixed_avx2, &tw_fixed_avx512
+#endif
+    };
+    if (i >= sizeof sets / sizeof *sets)
+        return NULL;
+    if (i && twin_fingerprint_force(sets[i]->name, NULL) != 0) /* not on this processor */
+        return use_fixed(i + 1);
+    tw_fixed_use(sets[i]);
+    return sets[i]->name;
+}
+
+/* ---- the oracle */
+
+/* E of the definition: of the finite elements of the block around i. */
+static int block_top(const struct reduction *r, int64_t i)
+{
+    const struct shape s = shape_of(r->dtype);
+    const int64_t first = i / r->block * r->block, end = first + r->block < r->n ? first + r->block : r->n;
+    int most = 1;
+    for (int64_t c = 0; c < r->count; c++)
+        for (int64_t k = first; k < end; k++) {
+            const int field = (int)(element(r->x[c], (size_t)k, r->size) >> s.fraction) & ((1 << s.exponent) - 1);
+            most = field > most && field < (1 << s.exponent) - 1 ? field : most;
+        }
+    return most - (1 << (s.exponent - 1)) + 2;
+}
+
+static void round_quotient(double *out, const mpfr_t sum, int64_t divisor, enum twin_dtype dtype)
+{
+    const struct shape s = shape_of(dtype);
+    const mpfr_exp_t emin = mpfr_get_emin(), emax = mpfr_get_emax();
+    const int bias = (1 << (s.exponent - 1)) - 1;
+    mpfr_t q;
+    mpfr_init2(q, s.fraction + 1);
+    int inexact = mpfr_div_ui(q, sum, (unsigned long)divisor, MPFR_RNDN);
+    mpfr_set_emin(2 - bias - s.fraction);
+    mpfr_set_emax(bias + 1);
+    inexact = mpfr_check_range(q, inexact, MPFR_RNDN);
+    mpfr_subnormalize(q, inexact, MPFR_RNDN);
+    *out = mpfr_get_d(q, MPFR_RNDN);
+    mpfr_set_emin(emin);
+    mpfr_set_emax(emax);
+    mpfr_clear(q);
+}
+
+/* What element i must be; and, in units of 2^(E-B-1), how far it is from the exact quotient and how far it may be. */
+static double expect(const struct reduction *r, int64_t i, int top, double *error, double *bound)
+{
+    int bits = 62;
+    for (int64_t t = 1; t < r->total; t *= 2)
+        bits--;
+    bool nan = false, plus = false, minus = false;
+    mpfr_t term, whole, sum, exact;
+    mpfr_inits2(2500, term, whole, sum, exact, (mpfr_ptr)0);
+    mpfr_set_zero(sum, 1);
+    mpfr_set_zero(exact, 1);
+    for (int64_t c = 0; c < r->count; c++) {
+        const double v = decode(shape_of(r->dtype), element(r->x[c], (size_t)i, r->size));
+        nan |= isnan(v);
+        plus |= isinf(v) && v > 0;
+        minus |= isinf(v) && v < 0;
+        if (!isfinite(v))
+            continue;
+        mpfr_set_d(term, v, MPFR_RNDN);
+        mpfr_add(exact, exact, term, MPFR_RNDN);
+        mpfr_mul_2si(term, term, bits - top, MPFR_RNDN);
+        mpfr_rint(whole, term, MPFR_RNDN);
+        mpfr_add(sum, sum, whole, MPFR_RNDN);
+    }
+    double value;
+    const bool cancelled = mpfr_zero_p(sum);
+    mpfr_mul_2si(sum, sum, top - bits, MPFR_RNDN);
+    round_quotient(&value, sum, r->divisor, r->dtype);
+    if (cancelled)
+        value = 0;
+    mpfr_div_ui(exact, exact, (unsigned long)r->divisor, MPFR_RNDN);
+    mpfr_set_d(term, isfinite(value) ? value : 0, MPFR_RNDN);
+    mpfr_sub(term, term, exact, MPFR_RNDN);
+    mpfr_mul_2si(term, term, bits + 1 - top, MPFR_RNDN);
+    *error = isfinite(value) ? fabs(mpfr_get_d(term, MPFR_RNDA)) : 0;
+    mpfr_set_d(term, isfinite(value) ? value : 0, MPFR_RNDN);
+    const struct shape s = shape_of(r->dtype);
+    mpfr_exp_t e = mpfr_zero_p(term) ? -5000 : mpfr_get_exp(term) - 1;
+    const int lowest = 2 - (1 << (s.exponent - 1));
+    e = (e < lowest ? lowest : e) - s.fraction;
+    *bound = (double)r->total / (double)r->divisor + ldexp(0.5, (int)e + bits + 1 - top);
+    *bound *= 1 + 0x1p-50;
+    mpfr_clears(term, whole, sum, exact, (mpfr_ptr)0);
+    if (nan || (plus && minus))
+        return NAN;
+    return plus ? INFINITY : minus ? -INFINITY : value;
+}
+
+static void compare(const struct reduction *r, const char *set, const char *way, const char *out, const double *expected)
+{
+    const struct shape s = shape_of(r->dtype);
+    const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) | (uint64_t)1 << (s.fraction - 1);
+    for (int64_t i = 0; i < r->n; i++) {
+        const uint64_t bits = element(out, (size_t)i, r->size);
+        const double found = decode(s, bits);
+        if (isnan(expected[i]) ? bits != canonical : memcmp(&found, &expected[i], sizeof found) != 0)
+            fail_msg("%s, %s: %s, numbers %d, element %lld of %lld, block %lld, total %lld, divisor %lld: expected %a, found %a",
+                     set, way, twin_dtype_name(r->dtype), (int)r->how, (long long)i, (long long)r->n, (long long)r->block,
+                     (long long)r->total, (long long)r->divisor, expected[i], found);
+    }
+}
+
+/* ---- the general way, on an imagined number of processes */
+
+static void max_into(void *to, const void *from, int64_t n, int bytes)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t *a = to;
+        const uint8_t *b = from;
+        uint16_t *wide = to;
+        const uint16_t *wide_from = from;
+        if (bytes == 1)
+            a[i] = a[i] > b[i] ? a[i] : b[i];
+        else
+            wide[i] = wide[i] > wide_from[i] ? wide[i] : wide_from[i];
+    }
+}
+
+static void general(const struct reduction *r, char *out, uint64_t *seed)
+{
+    static uint16_t mine[LONGEST], exponents[LONGEST], special_mine[3 * LONGEST + 2], specials[3 * LONGEST + 2];
+    static int64_t part[LONGEST], sum[LONGEST];
+    const int64_t blocks = twin_fixed_blocks(r->n, r->block);
+    const int bytes = twin_fixed_exponent_bytes(r->dtype);
+    const int64_t ranks = 1 + (int64_t)(random_bits(seed) % (uint64_t)(r->count ? r->count : 1));
+    int64_t order[MOST];
+    for (int64_t c = 0; c < r->count; c++)
+        order[c] = c;
+    shuffle((char *)order, (size_t)r->count, sizeof *order, seed);
+    memset(exponents, 0, sizeof exponents);
+    for (int64_t rank = 0; rank < ranks; rank++) {
+        memset(mine, 0, sizeof mine);
+        for (int64_t c = rank; c < r->count; c += ranks)
+            assert_int_equal(twin_fixed_exponents(r->dtype, r->x[order[c]], r->n, r->block, mine, NULL), 0);
+        max_into(exponents, mine, blocks, bytes);
+    }
+    const int64_t flagged = twin_fixed_flagged(r->dtype, exponents, blocks);
+    const int64_t count = twin_fixed_specials_count(r->dtype, r->block, exponents, blocks);
+    assert_int_equal(count, flagged * (1 + 2 * r->block));
+    assert_true((size_t)count * 2 <= sizeof specials);
+    memset(specials, 0, sizeof specials);
+    for (int64_t rank = 0; flagged && rank < ranks; rank++) {
+        memset(special_mine, 0, sizeof special_mine);
+        for (int64_t c = rank; c < r->count; c += ranks)
+            assert_int_equal(twin_fixed_specials(r->dtype, r->x[order[c]], r->n, r->block, exponents, special_mine, NULL), 0);
+        max_into(specials, special_mine, count, bytes);
+    }
+    memset(sum, 0, sizeof sum);
+    /* Each rank's share in two parts, that begin at whole blocks. */
+    const int64_t cut = blocks ? (int64_t)(random_bits(seed) % (uint64_t)(blocks + 1)) * r->block : 0;
+    const int64_t first = cut < r->n ? cut : r->n;
+    const char *const later_exponents = (char *)exponents + first / r->block * bytes;
+    const char *const later_specials = (char *)specials + twin_fixed_specials_count(r->dtype, r->block, exponents, first / r->block) * bytes;
+    for (int64_t rank = 0; rank < ranks; rank++) {
+        memset(part, 0, sizeof part);
+        for (int64_t c = rank; c < r->count; c += ranks) {
+            const char *x = r->x[order[c]];
+            assert_int_equal(twin_fixed_add(r->dtype, x + (size_t)first * r->size, r->n - first, r->block, r->total, later_exponents,
+                                            later_specials, part + first, NULL), 0);
+            assert_int_equal(twin_fixed_add(r->dtype, x, first, r->block, r->total, exponents, flagged ? specials : NULL, part, NULL), 0);
+        }
+        for (int64_t i = 0; i < r->n; i++)
+            sum[i] += part[i];
+    }
+    assert_int_equal(twin_fixed_round(r->dtype, sum + first, r->n - first, r->block, r->total, r->divisor, later_exponents,
+                                      later_specials, out + (size_t)first * r->size, NULL), 0);
+    assert_int_equal(twin_fixed_round(r->dtype, sum, first, r->block, r->total, r->divisor, exponents, specials, out, NULL), 0);
+}
+
+static void draw_reduction(struct reduction *r, enum twin_dtype dtype, enum how how, uint64_t *seed)
+{
+    static const int64_t blocks[] = {1, 2, 7, 64, 100, 1024, TWIN_FIXED_MAX_BLOCK};
+    static const int64_t divisors[] = {1, 1, 2, 3, 5, 24, 1000003, TWIN_FIXED_MAX_TOTAL, 0x7FFFFFFF};
+    r->dtype = dtype;
+    r->how = how;
+    r->size = twin_dtype_size(dtype);
+    r->n = (int64_t)(random_bits(seed) % (random_bits(seed) % 16 ? 40 : FULL ? LONGEST : 300));
+    r->block = blocks[random_bits(seed) % 7];
+    if (r->block > LONGEST) /* one block of everything; marks would not fit the buffers */
+        r->block = how == ANY_BITS || how == ONE_SPECIAL ? LONGEST : r->block;
+    r->count = (int64_t)(random_bits(seed) % 8 ? random_bits(seed) % 12 : random_bits(seed) % MOST);
+    r->total = r->count < 1 ? 1 : random_bits(seed) % 4 ? r->count : r->count + (int64_t)(random_bits(seed) % (uint64_t)(TWIN_FIXED_MAX_TOTAL - r->count));
+    r->divisor = random_bits(seed) % 3 ? divisors[random_bits(seed) % 9] : r->total;
+    for (int64_t c = 0; c < r->count; c++) {
+        r->x[c] = r->memory[c] + random_bits(seed) % 64;
+        uint64_t same = 12345; /* contributions of like size */
+        fill(r->x[c], (size_t)r->n, dtype, how, how == LIKE_SIZED || how == ANY_FINITE || how == ANY_BITS ? seed : random_bits(seed) % 2 ? seed : &same);
+    }
+}
+
+static void test_against_mpfr(void **state)
+{
+    (void)state;
+    static struct reduction r;
+    static double expected[LONGEST];
+    static char out[8 * LONGEST + 8];
+    uint64_t seed = 1;
+    const int rounds = FULL ? 2000 : 25;
+    for (size_t t = 0; t < DTYPES; t++)
+        for (int how = 0; how < HOWS; how++)
+            for (int round = 0; round < rounds; round++) {
+                draw_reduction(&r, dtypes[t], (enum how)how, &seed);
+                for (int64_t i = 0; i < r.n; i++) {
+                    double error, bound;
+                    expected[i] = expect(&r, i, block_top(&r, i), &error, &bound);
+                    if (error > bound)
+                        fail_msg("the definition itself is off: %g > %g", error, bound);
+                }
+                const char *set;
+                for (size_t k = 0; (set = use_fixed(k)); k++) {
+                    memset(out, 0x5A, sizeof out);
+                    assert_int_equal(twin_fixed_sum(r.dtype, (const void *const *)r.x, r.count, r.n, r.block, r.total, r.divisor, out, NULL), 0);
+                    compare(&r, set, "at once", out, expected);
+                    assert_int_equal(out[(size_t)r.n * r.size], 0x5A);
+                    memset(out, 0x5A, sizeof out);
+                    general(&r, out, &seed);
+                    compare(&r, set, "general", out, expected);
+                    assert_int_equal(out[(size_t)r.n * r.size], 0x5A);
+                }
+            }
+    tw_fixed_use(NULL);
+}
+
+static void mpfr_quotient(double *out, int64_t sum, int64_t divisor, int exponent, enum twin_dtype dtype)
+{
+    mpfr_t v;
+    mpfr_init2(v, 64);
+    mpfr_set_sj(v, sum, MPFR_RNDN);
+    mpfr_mul_2si(v, v, exponent, MPFR_RNDN);
+    round_quotient(out, v, divisor, dtype);
+    mpfr_clear(v);
+}
+
+/* Quotients beside a boundary between two numbers of the type, or on it; subnormal ones too: kernels are right or say that
+ * they are not sure, and the slow way is right. */
+static void test_close_quotients(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    int sure = 0;
+    for (int round = 0; round < 40000; round++) {
+        const enum twin_dtype dtype = dtypes[1 + random_bits(&seed) % 3];
+        const enum tw_kind kind = dtype == TWIN_F32 ? TW_F32 : dtype == TWIN_F16 ? TW_F16 : TW_BF16;
+        const struct shape s = shape_of(dtype);
+        const int64_t divisor = (int64_t)(random_bits(&seed) % 2 ? 3 + 2 * (random_bits(&seed) % 30) : (random_bits(&seed) >> 33 | 1));
+        const int length = 64 - __builtin_clzll((uint64_t)divisor);
+        /* one bit more than the type has: odd ones lie in the middle between two numbers */
+        const int64_t middle = (int64_t)((uint64_t)1 << (s.fraction + 1) | (random_bits(&seed) & (((uint64_t)1 << (s.fraction + 1)) - 1)));
+        const int room = 61 - length - s.fraction - 2, shift = room > 0 ? (int)(random_bits(&seed) % (uint64_t)room) : 0;
+        int64_t sum = (middle * divisor << shift) + (int64_t)(random_bits(&seed) % 3) - 1;
+        sum = random_bits(&seed) % 2 ? sum : -sum;
+        const int bias = (1 << (s.exponent - 1)) - 1; /* from subnormal, on every place, to overflow */
+        const int lead = random_bits(&seed) % 2 ? 1 - bias - (int)(random_bits(&seed) % (uint64_t)(s.fraction + 3))
+                                                : (int)(random_bits(&seed) % (uint64_t)(2 * bias)) - bias + 2;
+        const int exponent = lead - s.fraction - 1 - shift;
+        double expected;
+        mpfr_quotient(&expected, sum, divisor, exponent, dtype);
+        const double slow = decode(s, tw_fixed_round_one(sum, (uint64_t)divisor, exponent, tw_float_formats[kind]));
+        assert_memory_equal(&slow, &expected, 8);
+        const struct tw_fixed_set *const sets[] = {&tw_fixed_plain,
+#if defined(__x86_64__)
+                                                   twin_fingerprint_force("avx2", NULL) == 0 ? &tw_fixed_avx2 : &tw_fixed_plain,
+#endif
+        };
+        for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+            uint64_t bits = 0;
+            if (!sets[k]->divide[kind](&sum, 1, (struct tw_fixed_way){(double)divisor, ldexp(1, exponent)}, &bits))
+                continue;
+            const double found = decode(s, bits);
+            assert_memory_equal(&found, &expected, 8);
+            sure++;
+        }
+    }
+    assert_true(sure > 4000); /* where there is no doubt they do not doubt: even `middle`, normal */
+}
+
+/* Where typical gradients are concerned the result is the correctly rounded sum: that of the exact sum. */
+static void test_correctly_rounded(void **state)
+{
+    (void)state;
+    enum { N = 3000, G = 24 };
+    static float x[G][N], out[N];
+    const void *p[G];
+    uint64_t seed = 3;
+    for (int c = 0; c < G; c++) {
+        p[c] = x[c];
+        for (int i = 0; i < N; i++) {
+            double v = 0;
+            for (int k = 0; k < 12; k++)
+                v += (double)(random_bits(&seed) >> 11) * 0x1p-53;
+            x[c][i] = (float)((v - 6) * 1e-3);
+        }
+    }
+    assert_int_equal(twin_fixed_sum(TWIN_F32, p, G, N, TWIN_FIXED_BLOCK, G, 1, out, NULL), 0);
+    for (int i = 0; i < N; i++) {
+        float column[G], exact;
+        for (int c = 0; c < G; c++)
+            column[c] = x[c][i];
+        assert_int_equal(twin_sum_f32(column, G, &exact, NULL), 0);
+        assert_memory_equal(&exact, &out[i], 4);
+    }
+}
+
+/* ---- wrong use */
+static void test_wrong_use(void **state)
+{
+    (void)state;
+    const float x[4] = {1, 2, INFINITY, 4};
+    const void *p[2] = {x, NULL};
+    uint8_t e[4] = {0};
+    int64_t sum[4] = {0};
+    float out[4] = {9, 9, 9, 9};
+    struct twin_error err = TWIN_ERROR_INIT;
+    assert_int_equal(twin_fixed_exponents(TWIN_F32, x, -1, 2, e, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_exponents(TWIN_F32, NULL, 4, 2, e, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_exponents(TWIN_F32, x, 4, 2, NULL, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_exponents(TWIN_F32, x, 4, 0, e, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_exponents(TWIN_F32, x, 4, TWIN_FIXED_MAX_BLOCK + 1, e, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_exponents(TWIN_I32, x, 4, 2, e, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_exponents((enum twin_dtype)99, x, 4, 2, e, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_exponents(TWIN_F32, NULL, 0, 2, NULL, NULL), 0);
+    assert_int_equal(twin_fixed_blocks(-1, 1), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_blocks(1, 0), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_blocks(0, 8), 0);
+    assert_int_equal(twin_fixed_blocks(INT64_MAX, 1), INT64_MAX);
+    assert_int_equal(twin_fixed_exponent_bytes(TWIN_F64), 2);
+    assert_int_equal(twin_fixed_exponent_bytes(TWIN_F16), 1);
+    assert_int_equal(twin_fixed_exponent_bytes(TWIN_U8), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_bits(0), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_bits(TWIN_FIXED_MAX_TOTAL + 1), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_bits(1), 62);
+    assert_int_equal(twin_fixed_bits(2), 61);
+    assert_int_equal(twin_fixed_bits(24), 57);
+    assert_int_equal(twin_fixed_bits(32), 57);
+    assert_int_equal(twin_fixed_bits(33), 56);
+    assert_int_equal(twin_fixed_bits(TWIN_FIXED_MAX_TOTAL), 31);
+    assert_int_equal(twin_fixed_exponents(TWIN_F32, x, 4, 2, e, NULL), 0);
+    assert_int_equal(e[0], 128);
+    assert_int_equal(e[1], 255);
+    assert_int_equal(twin_fixed_flagged(TWIN_F32, e, 2), 1);
+    assert_int_equal(twin_fixed_flagged(TWIN_F32, NULL, 2), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_specials_count(TWIN_F32, 2, e, 2), 5);
+    assert_int_equal(twin_fixed_specials_count(TWIN_F32, 0, e, 2), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_specials(TWIN_F32, x, 4, 2, e, NULL, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_add(TWIN_F32, x, 4, 2, 1, e, NULL, sum, &err), TWIN_EINVAL);
+    assert_non_null(strstr(err.message, "1 of 2 blocks"));
+    assert_int_equal(twin_fixed_add(TWIN_F32, x, 2, 2, 0, e, NULL, sum, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_round(TWIN_F32, sum, 4, 2, 1, 1, e, NULL, out, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_round(TWIN_F32, sum, 2, 2, 1, 0, e, NULL, out, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_sum(TWIN_F32, p, 2, 4, 2, 2, 1, out, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_sum(TWIN_F32, p, 1, 4, 2, 0, 1, out, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_sum(TWIN_F32, p, 2, 4, 2, 1, 1, out, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_sum(TWIN_F32, p, -1, 4, 2, 1, 1, out, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_sum(TWIN_F32, NULL, 1, 4, 2, 1, 1, out, NULL), TWIN_EINVAL);
+    assert_true(sum[0] == 0 && out[0] == 9);
+}
+
+/* Another mode is refused; flags and masks of exceptions stay. */
+static void test_floating_point_mode(void **state)
+{
+    (void)state;
+    static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    const double x[2] = {0x1p-1074, 1};
+    const void *p[1] = {x};
+    uint16_t e[2] = {0};
+    int64_t sum[2] = {0};
+    double out[2] = {9, 9};
+    struct twin_error err = TWIN_ERROR_INIT;
+    assert_int_equal(twin_fixed_exponents(TWIN_F64, x, 2, 1, e, NULL), 0);
+    for (size_t m = 0; m < 3; m++) {
+        assert_int_equal(fesetround(modes[m]), 0);
+        const int rc = twin_fixed_add(TWIN_F64, x, 2, 1, 1, e, NULL, sum, &err), rc2 = twin_fixed_round(TWIN_F64, sum, 2, 1, 1, 1, e, NULL, out, NULL);
+        const int rc3 = twin_fixed_sum(TWIN_F64, p, 1, 2, 1, 1, 1, out, NULL), mode = fegetround();
+        fesetround(FE_TONEAREST);
+        assert_true(rc == TWIN_EINVAL && rc2 == TWIN_EINVAL && rc3 == TWIN_EINVAL && mode == modes[m]);
+    }
+    assert_non_null(strstr(err.message, "default floating-point mode"));
+#if defined(__x86_64__)
+    static const unsigned flush[] = {0x8000, 0x40};
+    for (size_t m = 0; m < 2; m++) {
+        const unsigned csr = _mm_getcsr();
+        _mm_setcsr(csr | flush[m]);
+        const int rc = twin_fixed_sum(TWIN_F64, p, 1, 2, 1, 1, 1, out, NULL);
+        const unsigned after = _mm_getcsr();
+        _mm_setcsr(csr);
+        assert_int_equal(rc, TWIN_EINVAL);
+        assert_int_equal(after, csr | flush[m]);
+    }
+#endif
+    assert_true(sum[0] == 0 && out[0] == 9);
+    feclearexcept(FE_ALL_EXCEPT);
+    const int trapping = feenableexcept(FE_INVALID | FE_OVERFLOW);
+    const double huge[2] = {1.7e308, INFINITY};
+    const void *both[2] = {huge, huge};
+    const int rc = twin_fixed_sum(TWIN_F64, both, 2, 2, 1, 2, 1, out, NULL);
+    fedisableexcept(FE_INVALID | FE_OVERFLOW);
+    feenableexcept(trapping);
+    assert_int_equal(rc, 0);
+    assert_int_equal(fetestexcept(FE_ALL_EXCEPT), 0);
+    assert_true(isinf(out[0]) && isinf(out[1]));
+}
+
+/* Values whose answers are known by heart. */
+static void test_by_heart(void **state)
+{
+    (void)state;
+    const float a[6] = {-0.0f, 1, 0x1p127f, NAN, INFINITY, -INFINITY}, b[6] = {-0.0f, -1, 0x1p127f, 1, INFINITY, INFINITY};
+    const void *p[2] = {a, b};
+    uint32_t out[6];
+    assert_int_equal(twin_fixed_sum(TWIN_F32, p, 2, 6, 1, 2, 1, out, NULL), 0);
+    assert_int_equal(out[0], 0);          /* +0 where all are -0 */
+    assert_int_equal(out[1], 0);          /* +0 where they cancel */
+    assert_int_equal(out[2], 0x7F800000); /* overflow */
+    assert_int_equal(out[3], 0x7FC00000);
+    assert_int_equal(out[4], 0x7F800000);
+    assert_int_equal(out[5], 0x7FC00000);
+    assert_int_equal(twin_fixed_sum(TWIN_F32, p, 2, 3, 1, 2, 2, out, NULL), 0);
+    assert_int_equal(out[2], 0x7F000000); /* the mean does not overflow on the way */
+    const float tiny[1] = {-0x1p-149f};
+    const void *q[1] = {tiny};
+    assert_int_equal(twin_fixed_sum(TWIN_F32, q, 1, 1, 1, 1, 2, out, NULL), 0);
+    assert_int_equal(out[0], 0x80000000); /* rounds to zero, and keeps its sign */
+    const float mean[1] = {1};
+    const void *three[3] = {mean, mean, mean};
+    assert_int_equal(twin_fixed_sum(TWIN_F32, three, 1, 1, 1, 3, 3, out, NULL), 0);
+    assert_int_equal(out[0], 0x3EAAAAAB);
+    assert_int_equal(twin_fixed_sum(TWIN_F32, three, 3, 1, 1, 3, 3, out, NULL), 0);
+    assert_int_equal(out[0], 0x3F800000);
+    assert_int_equal(twin_fixed_sum(TWIN_F32, NULL, 0, 1, 1, 3, 3, out, NULL), 0);
+    assert_int_equal(out[0], 0); /* a sum of nothing */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_heart), cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_floating_point_mode),
+        cmocka_unit_test(test_close_quotients), cmocka_unit_test(test_correctly_rounded), cmocka_unit_test(test_against_mpfr),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
