@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
 
-base <- fingerprint, stats, launch <- trace, numerics <- compare <- isolate, cases <- report <- cmd; agents take base, fingerprint and the trace writer.
+base <- fingerprint, stats, launch <- trace, numerics <- mpi, compare <- isolate, cases <- report <- cmd; agents take base, fingerprint and the trace writer.
 Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
 """
 import os
@@ -18,6 +18,7 @@ MAY = {
     "src/launch": {"src/base"},
     "src/trace": {"src/base", "src/fingerprint"},
     "src/numerics": {"src/base", "src/fingerprint"},
+    "src/mpi": {"src/base", "src/fingerprint", "src/numerics"},
     "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
     "src/isolate": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
@@ -29,7 +30,7 @@ MAY = {
 PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "random.h": "src/numerics", "run.h": "src/launch",
     "trace.h": "src/trace", "compare.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
-    "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "reduce.h": "src/numerics",
+    "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "reduce.h": "src/numerics", "allreduce.h": "src/mpi",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 

@@ -433,20 +433,21 @@ static void sum_block(const struct tw_fixed_set *set, const struct job *j, const
     const uint32_t field = field_of_block(set, j, x, count, first, length, &special);
     const struct tw_fixed_unit u = unit_of(j->kind, field, bits);
     int64_t sum[TW_FIXED_CHUNK];
+    uint8_t marks[TW_FIXED_CHUNK]; /* known before anything is stored: out may be one of x */
     for (int64_t i = 0; i < length; i += TW_FIXED_CHUNK) {
         const int64_t m = length - i < TW_FIXED_CHUNK ? length - i : TW_FIXED_CHUNK;
         char *to = out + (size_t)(first + i) * j->size;
         memset(sum, 0, (size_t)m * sizeof *sum);
-        for (int64_t c = 0; c < count; c++)
+        memset(marks, 0, (size_t)m);
+        for (int64_t c = 0; c < count; c++) {
             add_block(set, j, at(j, x[c], first + i), m, &u, special, sum);
-        round_block(set, j, sum, m, divisor, unit_exponent(j->kind, field, bits), to);
-        for (int64_t k = 0; special && k < m; k++) {
-            unsigned marks = 0;
-            for (int64_t c = 0; c < count; c++)
-                marks |= marks_of(j, element(j, x[c], first + i + k));
-            if (marks)
-                put(j, to, k, from_marks(j, marks));
+            for (int64_t k = 0; special && k < m; k++)
+                marks[k] |= (uint8_t)marks_of(j, element(j, x[c], first + i + k));
         }
+        round_block(set, j, sum, m, divisor, unit_exponent(j->kind, field, bits), to);
+        for (int64_t k = 0; special && k < m; k++)
+            if (marks[k])
+                put(j, to, k, from_marks(j, marks[k]));
     }
 }
 

@@ -255,6 +255,14 @@ static void test_against_mpfr(void **state)
                     general(&r, out, &seed);
                     compare(&r, set, "general", out, expected);
                     assert_int_equal(out[(size_t)r.n * r.size], 0x5A);
+                    if (r.count) { /* in place */
+                        const char *kept = r.x[r.count - 1];
+                        memcpy(out, kept, (size_t)r.n * r.size);
+                        r.x[r.count - 1] = out;
+                        assert_int_equal(twin_fixed_sum(r.dtype, (const void *const *)r.x, r.count, r.n, r.block, r.total, r.divisor, out, NULL), 0);
+                        compare(&r, set, "in place", out, expected);
+                        r.x[r.count - 1] = (char *)(uintptr_t)kept;
+                    }
                 }
             }
     tw_fixed_use(NULL);
