@@ -19,6 +19,7 @@ MAY = {
     "src/trace": {"src/base", "src/fingerprint"},
     "src/numerics": {"src/base", "src/fingerprint"},
     "src/mpi": {"src/base", "src/fingerprint", "src/numerics"},
+    "kernels": {"src/base", "src/fingerprint", "src/numerics"},
     "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
     "src/isolate": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
@@ -30,7 +31,7 @@ MAY = {
 PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "random.h": "src/numerics", "run.h": "src/launch",
     "trace.h": "src/trace", "compare.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
-    "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "reduce.h": "src/numerics", "allreduce.h": "src/mpi",
+    "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "reduce.h": "src/numerics", "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 
@@ -57,7 +58,7 @@ def main():
     for room, allowed in MAY.items():
         for folder, _, names in os.walk(os.path.join(ROOT, room)):
             for name in sorted(names):
-                if not name.endswith((".c", ".h", ".inc")):
+                if not name.endswith((".c", ".h", ".inc", ".cu", ".cuh")):
                     continue
                 files += 1
                 path = os.path.join(folder, name)

@@ -14,7 +14,9 @@
 #include <twin/reduce.h>
 
 #define TW_SLOTS 2         /* chunks under way at a time */
-#define TW_CHUNK 16384     /* elements of each owner's part, or of everything, in one chunk; at least a block */
+#define TW_CHUNK 65536     /* elements of an owner's part in one chunk, */
+#define TW_CHUNK_ALL 524288 /* and of all parts together; at least a block of each */
+extern int64_t tw_chunk;    /* tests: 0, or instead of both */
 #define TW_OWNERS_MOST 64  /* ranks; above, each pair's messages are too small */
 #define TW_ANY_MOST INT32_MAX
 

@@ -6,6 +6,8 @@
 #include "base.h"
 #include "inside.h"
 
+int64_t tw_chunk;
+
 static int check(const struct tw_reduction *r, struct twin_error *err)
 {
     const struct twin_reduce *w = &r->what;
@@ -77,11 +79,13 @@ static void share(struct tw_reduction *r)
         most = tw_high(r, k) - tw_low(r, k) > most ? tw_high(r, k) - tw_low(r, k) : most;
     }
     /* A chunk is whole blocks of each part, and as many chunks for all. */
-    r->wide = (TW_CHUNK + w->block - 1) / w->block * w->block;
+    int64_t wide = ranks * (int64_t)TW_CHUNK > TW_CHUNK_ALL ? TW_CHUNK_ALL / ranks : TW_CHUNK;
     if (by_sum(r)) {
-        r->wide *= 4;
+        wide = TW_CHUNK_ALL;
         most = w->n;
     }
+    wide = tw_chunk ? tw_chunk : wide;
+    r->wide = (wide / w->block + (wide % w->block != 0)) * w->block;
     r->wide = r->wide < most ? r->wide : most > 0 ? most : 1;
     r->chunks = (most + r->wide - 1) / r->wide;
 }

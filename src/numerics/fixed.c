@@ -5,8 +5,6 @@
 #include "fixed_inside.h"
 #include "fpenv.h"
 
-const struct tw_float_format tw_float_formats[TW_KINDS] = {[TW_F16] = {10, 5}, [TW_BF16] = {7, 8}, [TW_F32] = {23, 8}, [TW_F64] = {52, 11}};
-
 /* ---- which instruction set */
 static const struct tw_fixed_set *const sets[] = {
 #ifdef TW_HAVE_AVX512
@@ -192,25 +190,17 @@ static void put(const struct job *j, void *out, int64_t i, uint64_t bits)
 
 static uint32_t field_of(const struct job *j, uint64_t bits)
 {
-    return (uint32_t)(bits >> tw_float_formats[j->kind].fraction) & j->special;
+    return tw_exponent_field(bits, tw_float_formats[j->kind]);
 }
 
-/* Whether it is a NaN or an infinity, and the marks it leaves: bit 0 for +Inf, bit 1 for -Inf, both for NaN. */
 static unsigned marks_of(const struct job *j, uint64_t bits)
 {
-    const struct tw_float_format f = tw_float_formats[j->kind];
-    if (field_of(j, bits) != j->special)
-        return 0;
-    if (bits & (((uint64_t)1 << f.fraction) - 1))
-        return 3;
-    return bits >> (f.fraction + f.exponent) & 1 ? 2 : 1;
+    return tw_element_mark(bits, tw_float_formats[j->kind]);
 }
 
 static uint64_t from_marks(const struct job *j, unsigned marks)
 {
-    const struct tw_float_format f = tw_float_formats[j->kind];
-    const uint64_t infinity = (uint64_t)j->special << f.fraction;
-    return marks == 3 ? infinity | (uint64_t)1 << (f.fraction - 1) : marks == 2 ? infinity | (uint64_t)1 << (f.fraction + f.exponent) : infinity;
+    return tw_marked_element(marks, tw_float_formats[j->kind]);
 }
 
 int twin_fixed_specials(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, const void *exponents, void *specials,
@@ -246,11 +236,9 @@ static double power_of_two(int e) /* -1074..1023 */
     return v;
 }
 
-/* E - B: the exponent of the unit of a block. */
 static int unit_exponent(enum tw_kind kind, uint32_t field, int bits)
 {
-    const int bias = (1 << (tw_float_formats[kind].exponent - 1)) - 1;
-    return (int)(field ? field : 1) - bias + 1 - bits;
+    return tw_unit_exponent(field, bits, tw_float_formats[kind]);
 }
 
 static struct tw_fixed_unit unit_of(enum tw_kind kind, uint32_t field, int bits)
