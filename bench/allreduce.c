@@ -3,7 +3,7 @@
  * Order-free all-reduce against MPI_Allreduce of the same numbers, in turn in one process, so that whatever else the machine
  * does hits both. A time is that of the slowest rank, from a barrier on. Rank 0 prints, for each way, the median of the pairs'
  * ratios and its 95% interval (order statistics). Arguments: elements, pairs, contributions
- * of each rank (0: one, the fast way too; else the general ones only). Started by bench/allreduce.py.
+ * of each rank (0: one, the fast way too; else the general ones only), "sum" (that way, too). Started by bench/allreduce.py.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     srand((unsigned)rank + 1);
     for (int64_t i = 0; i < contributions * n; i++)
         x[i] = (float)((rand() + (double)rand() - RAND_MAX) / RAND_MAX);
-    for (size_t way = several ? 1 : 0; way < 3; way++) {
+    for (size_t way = several ? 1 : 0; way < (argc > 4 ? 3 : 2); way++) {
         const struct twin_reduce what = {.dtype = TWIN_F32, .x = x, .out = out, .n = n, .contributions = contributions, .total = contributions * ranks, .way = all[way].way};
         struct twin_reduction r;
         struct twin_error err = TWIN_ERROR_INIT;

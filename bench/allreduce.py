@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Order-free all-reduce over MPI_Allreduce of the same 1e6 float32, both in turn in one process (bench/allreduce.c): the median
 of the pairs' ratios with its 95% interval, at 4 and 8 ranks, for each MPI that the build has. Rows `name value unit`; ranks beyond
-the processors share them. TWINRUN_BUILD: build folder. --full: also three contributions from each rank, and 400 pairs in place of 200."""
+the processors share them. TWINRUN_BUILD: build folder. --full: also three contributions from each rank, also by MPI's own sum of
+integers, and 400 pairs in place of 200."""
 import os
 import re
 import shutil
@@ -25,7 +26,7 @@ def main():
             continue
         for ranks in (4, 8):
             for contributions in (0, 3) if full else (0,):
-                done = subprocess.run([ROOT / "tests" / "mpi" / "launch", mpi, str(ranks), program, str(ELEMENTS), "400" if full else "200", str(contributions)],
+                done = subprocess.run([ROOT / "tests" / "mpi" / "launch", mpi, str(ranks), program, str(ELEMENTS), "400" if full else "200", str(contributions), *(["sum"] if full else [])],
                                       capture_output=True, text=True)
                 if done.returncode != 0:
                     sys.exit(f"bench/allreduce.py: {mpi}, {ranks} ranks: exit {done.returncode}: {done.stderr}")
