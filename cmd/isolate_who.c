@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python agent's tracer, after a search that
- * named entropy, the clock or the order of directories. */
+ * named entropy, the clock, the order of directories or the hashes of tensors. */
 #include "isolate.h"
 
 #include "capture.h"
@@ -18,10 +18,10 @@
 
 enum { SHOWN = 3, SLOWER = 100, AT_LEAST_S = 60 };
 
-/* The libc agent's word for a factor whose calls it can audit. */
+/* The agents' word for a factor whose calls they can count. */
 static const char *audited(const struct twin_factor *f)
 {
-    static const char *const rows[][2] = {{"entropy", "entropy"}, {"clock", "clock"}, {"dir-order", "directory"}};
+    static const char *const rows[][2] = {{"entropy", "entropy"}, {"clock", "clock"}, {"dir-order", "directory"}, {"tensor-hash", "tensor-hash"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i][0], f->id) == 0)
             return rows[i][1];
@@ -124,7 +124,9 @@ static void read_consumers(const struct twin_run *r, const char *word, struct tw
 static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *word)
 {
     struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1, sizeof *grown), *x;
-    char *factors = tw_printf("TWINRUN_FACTORS=%s=audit", word), *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
+    /* Hashes are asked for in Python alone; the rest the libc agent counts. */
+    char *factors = strcmp(word, "tensor-hash") == 0 ? tw_strdup("TWINRUN_FACTORS=") : tw_printf("TWINRUN_FACTORS=%s=audit", word);
+    char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
     struct tw_watch watch = {.title = "who asks for it ", .expected_s = c->natural_s,
                              .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
     struct twin_run *r = NULL;

@@ -6,6 +6,7 @@
 
 #define NO_PIN_ALONE .15 /* odds for needing more than one pin */
 #define SURE .7          /* of a pin, before it is taken to fresh runs */
+#define ENOUGH .85       /* of no pin alone: one more run with the unlikely ones on is cheaper than what follows */
 
 struct suspicion {
     size_t list[TWIN_SEARCH_FACTORS], count;
@@ -13,7 +14,7 @@ struct suspicion {
 };
 
 /* What the arms so far say of these candidates, each taken as the pin that is enough: under a set of pins that holds it nothing parts;
- * under one without it runs part at the rate. False: more speaks for no pin alone. */
+ * under one without it runs part at the rate. False: no pin alone is enough, it seems. */
 static bool weigh(const struct tw_search *s, const struct twin_search_set *base, double rate, struct suspicion *x)
 {
     double none = 0;
@@ -35,7 +36,7 @@ static bool weigh(const struct tw_search *s, const struct twin_search_set *base,
     x->all = none;
     for (size_t k = 0; k < x->count; k++)
         x->all += x->weight[k];
-    return none <= .5 * x->all;
+    return none <= ENOUGH * x->all;
 }
 
 /* How many of the first in the list to pin together: about half of what is in doubt. */

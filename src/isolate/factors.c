@@ -106,6 +106,10 @@ static const struct tw_spec specs[] = {
     {{"aslr", "environment", "addresses of code, heap and stack", LAUNCHER, "personality(ADDR_NO_RANDOMIZE), as setarch -R", NULL,
       "do not let addresses (id(), hash of an object, pointer order) decide anything", TWIN_UNIT_RUN, NULL, NULL, NULL},
      TW_BY_LAYOUT, false, NULL, TW_ALWAYS, false, 0, 0},
+    {{"tensor-hash", "environment", "hashes of tensors and modules, which are addresses: order of sets of them", PYTHON,
+      "hashes in the order of their first use", "hashes drawn by the seed", "use a list or dict.fromkeys in place of a set of tensors or modules",
+      TWIN_UNIT_RUN, NULL, "torch", NULL},
+     TW_BY_PYTHON, false, NULL, TW_ALWAYS, false, 0, 0},
     {{"version:NAME", "environment", "version of a library", NOBODY, NULL, NULL, "pin the version in the requirements", TWIN_UNIT_RUN,
       "not a setting of a run: change the installation or the machine, and compare", NULL, NULL}, TW_BY_NOBODY, false, NULL, TW_ALWAYS, false, 0, 0},
     /* ---- hardware */

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import signal
+import signal
 import subprocess
 import time
 
@@ -69,12 +70,19 @@ def launch(tmp, job, *options, env=None, timeout=60, **popen):
     return Run(r.returncode, report, r.stdout, r.stderr)
 
 
+def as_from_a_terminal():
+    """Under nohup SIGHUP is ignored, and a shell cannot trap what was ignored when it started."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(tmp, job, *options, env=None, **popen):
     report = tmp.parent / (tmp.name + "-report")
     report.unlink(missing_ok=True)
     argv = [str(DRIVER), "--report", str(report), *map(str, options), "--", *job]
     popen.setdefault("stdin", subprocess.DEVNULL)
-    p = subprocess.Popen(argv, cwd=tmp, env=env or environment(tmp), stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen)
+    p = subprocess.Popen(argv, cwd=tmp, env=env or environment(tmp), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         preexec_fn=as_from_a_terminal, **popen)
     p.report_path = report
     return p
 

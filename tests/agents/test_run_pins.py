@@ -59,6 +59,22 @@ def test_held_still(pinned, twinrun, factor, code):
     assert len(set(free(twinrun, *command, times=3))) > 1
 
 
+def test_hashes_of_tensors(pinned, twinrun, work):
+    job = work / "hashes.py"
+    job.write_text("import torch\nlayers = [torch.nn.Linear(2, 2) for _ in range(40)]\nbefore = torch.save(layers[0], 'kept.pt')\n"
+                   "print(*(layers.index(l) for l in set(layers)))\nprint(len({p for l in layers for p in l.parameters()}), hash(layers[3]) == hash(layers[3]))\n"
+                   "x = torch.ones(3); s = {x}; print(x in s, torch.ones(3) in s)\nassert '_twinrun' not in str(vars(x)) + str(vars(layers[0]))\n"
+                   "print(len(torch.load('kept.pt', weights_only=False).state_dict()))\n")
+    command = (sys.executable, str(job))
+    (first, err), (second, _) = pinned("tensor-hash", *command), pinned("tensor-hash", *command)
+    assert first == second and said(err, "pinned") == ["tensor-hash"]
+    order, *rest = first.split("\n")
+    assert order.split() == [str(i) for i in range(40)]    # small numbers, so a set walks in the order in which they were given
+    assert rest[:3] == ["80 True", "True False", "2"]
+    drawn = pinned("tensor-hash=vary:1", *command)[0].split("\n")
+    assert drawn[0] != order and sorted(drawn[0].split()) == sorted(order.split()) and drawn[1:] == rest
+
+
 def test_folders_are_listed_by_name(pinned, work):
     folder = work / "many"
     folder.mkdir()

@@ -30,10 +30,10 @@ class Noisy(Dataset):
 
 @pytest.fixture(autouse=True)
 def generators():
-    before = random.getstate(), numpy.random.get_state(), torch.get_rng_state(), twin._root
+    before = random.getstate(), numpy.random.get_state(), torch.get_rng_state(), twin._data._root
     yield
     random.setstate(before[0]), numpy.random.set_state(before[1]), torch.set_rng_state(before[2])
-    twin._root = before[3]
+    twin._data._root = before[3]
 
 
 def drawn():
@@ -69,11 +69,11 @@ def test_seed_all():
     assert twin.seed_all(7, "rank=1") == twin.seed_all(7, rank=1)
     with pytest.raises(ValueError):
         twin.seed_all(-1)
-    assert twin._root == 7
+    assert twin._data._root == 7
 
 
 def test_the_root_is_the_order():
-    twin._root = None
+    twin._data._root = None
     with pytest.raises(RuntimeError, match="seed_all"):
         twin.DeterministicSampler(SAMPLES, BATCH)
     with pytest.raises(RuntimeError, match="seed_all"):

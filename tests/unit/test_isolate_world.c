@@ -53,7 +53,7 @@ static int tear_down(void **state)
 static void table_has_every_id_of_the_contract(void **state)
 {
     static const char *const ids[] = {
-        "hash-seed", "entropy", "clock", "dir-order", "aslr", "malloc-fill", "threads", "isa", "affinity", "noise", "seed.python", "seed.numpy",
+        "hash-seed", "entropy", "clock", "dir-order", "aslr", "tensor-hash", "malloc-fill", "threads", "isa", "affinity", "noise", "seed.python", "seed.numpy",
         "seed.torch", "seed.cuda", "torch-deterministic", "cudnn-benchmark", "cudnn-deterministic", "tf32", "cublas-workspace", "autotune",
         "loader-workers", "executor-order", "ddp-buckets", "collective-algorithm", "match-order", "exact-allreduce", "version:NAME", "restore.rng",
         "restore.sampler", "restore.scaler", "restore.optimizer", "restore.scheduler", "device",

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient scaling: the loss scale of each step, and steps that the scaler leaves out."""
+"""Gradient scaling: the scale that each loss is multiplied by, before that loss is recorded, and steps that the scaler leaves out."""
 import functools
 import weakref
 
-from . import core
+from . import core, tensors
 from .core import S, hook, trim
+from .native import HYPER, OPTIMIZER
 
 _scaler = None    # weak reference to the scaler in use
 
 
-def current_scale():
-    """The scale tensor of the scaler in use; None without one."""
-    scaler = _scaler() if _scaler is not None else None
-    return getattr(scaler, "_scale", None)
-
-
 @hook
-def _in_use(scaler):
+def _scaled(scaler):
     global _scaler
     if _scaler is None or _scaler() is not scaler:
         _scaler = weakref.ref(scaler)
+    scale = getattr(scaler, "_scale", None)    # None: the scaler is switched off
+    if scale is not None and core.begin():
+        pending = tensors.pending()
+        pending.add(OPTIMIZER, HYPER, "loss scale", scale, "", type(scaler).__name__, flags=0)
+        pending.flush()
 
 
 @hook
@@ -46,18 +46,20 @@ def arm(torch):
         scaler = getattr(module, "GradScaler", None)
         if scaler is not None:
             break
-    if scaler is None or not hasattr(scaler, "_maybe_opt_step") or not hasattr(scaler, "_check_scale_growth_tracker"):
+    if scaler is None or not hasattr(scaler, "_maybe_opt_step"):
         S.unarmed.append("gradient scaler (this torch has another one)")
         return []
-    check, maybe = scaler._check_scale_growth_tracker, scaler._maybe_opt_step
+    original, maybe = scaler.scale, scaler._maybe_opt_step
 
-    def _check_scale_growth_tracker(self, *args, **kwargs):
-        _in_use(self)
+    def scale(self, *args, **kwargs):
         try:
-            return check(self, *args, **kwargs)
+            result = original(self, *args, **kwargs)
         except BaseException as error:
             trim(error)
             raise
+        if S.on:
+            _scaled(self)
+        return result
 
     def _maybe_opt_step(self, optimizer, *args, **kwargs):
         before = _followed_steps(optimizer)
@@ -70,7 +72,7 @@ def arm(torch):
             _skipped(optimizer)
         return result
 
-    scaler._check_scale_growth_tracker = functools.update_wrapper(_check_scale_growth_tracker, check)
+    scaler.scale = functools.update_wrapper(scale, original)
     scaler._maybe_opt_step = functools.update_wrapper(_maybe_opt_step, maybe)
     S.armed.append("gradient scaler")
-    return [_check_scale_growth_tracker, _maybe_opt_step]
+    return [scale, _maybe_opt_step]

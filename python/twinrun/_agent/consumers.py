@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock` or `directory`), whatever library does it for them.
+"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `directory` or `tensor-hash`), whatever library does it for them.
 
 The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames of the job's own files only, looks
 after each line whether the count has grown. Lines `consumer.FACTOR` in the run folder's `factors` when the process ends. For one run of its own after
-a search: tracing is slow. Calls of two threads at the same time may be put down to the wrong one of them.
+a search: tracing is slow. Calls of two threads at the same time may be put down to the wrong one of them. Hashes of tensors and modules need no
+tracing: the line that asks is the caller.
 """
 import os
 import sys
 import threading
 
-from . import native, pins
+from . import finder, native, pins
 
 NUMBERS = {"entropy": 0, "clock": 1, "directory": 2}    # enum tw_factor
 MOST = 12    # lines written
@@ -56,10 +57,23 @@ def _text(file, line):
     return linecache.getline(file, line).strip()
 
 
+def _hashes():
+    from . import pin_hash
+
+    def noted(thing, frame):
+        if _own(frame.f_code.co_filename):
+            line = (frame.f_code.co_filename, frame.f_lineno)
+            _calls[line] = _calls.get(line, 0) + 1
+        return id(thing)
+
+    pin_hash.by(sys.modules["torch"], noted)
+
+
 def report():
-    sys.settrace(None)
     try:
-        _look()
+        if _state["count"]:
+            sys.settrace(None)
+            _look()
         here = os.path.join(os.getcwd(), "")
         lines = []
         for (file, line), calls in sorted(_calls.items(), key=lambda item: -item[1]):
@@ -74,6 +88,11 @@ def report():
 
 def arm():
     factor = os.environ["TWINRUN_CONSUMERS"]
+    if factor == "tensor-hash":
+        _state["factor"] = factor
+        finder.when_imported("torch", _hashes)
+        pins.when_process_ends(report)
+        return
     if factor not in NUMBERS:
         return
     _state["factor"], _state["count"] = factor, native.library().factor_calls

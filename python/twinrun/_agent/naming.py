@@ -7,7 +7,7 @@ from .core import S
 
 # A root that only wraps the job's model goes by the model's name.
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "FullyShardedDataParallel": "module",
-             "OptimizedModule": "_orig_mod"}
+             "OptimizedModule": "_orig_mod", "ExactDDP": "module"}
 
 
 def class_name(thing):

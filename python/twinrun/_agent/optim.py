@@ -14,7 +14,7 @@ import weakref
 from array import array
 from time import perf_counter_ns
 
-from . import amp, core, naming, rng, steps, tensors
+from . import core, naming, rng, steps, tensors
 from .core import S, T, hook
 from .native import (BACKWARD, F64, GRADIENT, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, SKETCH, STATS, TENSORS, WEIGHT, Items,
                      pack_item)
@@ -98,14 +98,11 @@ class Numbers:
             began = perf_counter_ns()
             S.lib.records(self.items.address, len(self.plan), None, 0)
             S.native_ns += perf_counter_ns() - began
-        scale = amp.current_scale()
-        if not self.odd and scale is None:
+        if not self.odd:
             return
         pending = tensors.pending()
         for name, g, key in self.odd:
             pending.add(OPTIMIZER, HYPER, name, groups[g][key], self.label, self.op, flags=0)
-        if scale is not None:
-            pending.add(OPTIMIZER, HYPER, "loss scale", scale, self.label, self.op, flags=0)
         pending.flush()
 
     def _read(self, groups):

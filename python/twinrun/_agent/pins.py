@@ -27,6 +27,7 @@ PINS = {
     "tf32": ("pin_torch", "tf32", ("torch",)),
     "loader-workers": ("pin_torch", "loader_workers", ("torch",)),
     "ddp-buckets": ("pin_torch", "ddp_buckets", ("torch.nn.parallel.distributed",)),
+    "tensor-hash": ("pin_hash", "torch", ("torch",)),
     "executor-order": ("pin_order", None, ("concurrent.futures._base", "multiprocessing.pool", "asyncio.tasks", "torch")),
     "autotune": ("pin_torch", "autotune", ("torch._inductor.config", "torch._inductor.runtime.triton_heuristics",
                                            "triton.runtime.autotuner")),
@@ -123,7 +124,8 @@ def rank():
     return 0
 
 
-def _of_job(file):
+def of_job(file):
+    """A file of the job or of a library that it uses: neither of ours, of torch nor of the standard library."""
     torch = getattr(sys.modules.get("torch"), "__file__", None)
     if file.startswith((FOLDER, "<frozen")) or torch and file.startswith(os.path.dirname(os.path.abspath(torch)) + os.sep):
         return False
@@ -132,7 +134,7 @@ def _of_job(file):
 
 def where(frame):
     """file:line of the job that called what `frame` runs: the innermost outside of us, the standard library and torch."""
-    while frame is not None and not _of_job(frame.f_code.co_filename):
+    while frame is not None and not of_job(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
         return "an unknown line"

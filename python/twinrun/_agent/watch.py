@@ -2,8 +2,8 @@
 """`TWINRUN_WATCH`: which sources of variation the Python half could hold still this process has met while none is held.
 
 One line `watch.python` in the run folder's `factors` when a process ends, so that a search leaves out what cannot be the cause:
-the state of the global generators (`unused`: nobody drew from it or seeded it), the hash salt, and what the job has made of
-executors, DataLoaders, DistributedDataParallel and inductor. src/isolate/watch.c reads it.
+the state of the global generators (`unused`: nobody drew from it or seeded it), the hash salt, what the job has made of
+executors, DataLoaders, DistributedDataParallel and inductor, and whether it has hashed tensors or modules. src/isolate/watch.c reads it.
 """
 import functools
 import os
@@ -12,7 +12,7 @@ import sys
 from . import finder, pins
 
 _start = {}      # name of a generator -> its state when its library had been imported
-_used = set()    # "executor", "loader", "ddp"
+_used = set()    # "executor", "loader", "ddp", "inductor", "hashes"
 _told = None     # pid that has written its line
 
 
@@ -104,6 +104,17 @@ def _loader():
     pins.after_init(sys.modules["torch.utils.data.dataloader"].DataLoader, made)
 
 
+def _hashes():
+    from . import pin_hash
+
+    def noted(thing, frame):
+        if "hashes" not in _used and pins.of_job(frame.f_code.co_filename):
+            _used.add("hashes")
+        return id(thing)
+
+    pin_hash.by(sys.modules["torch"], noted)
+
+
 def arm():
     pins.when_process_ends(lambda: report() if _told != os.getpid() else None)
     for name, (module, _read) in GENERATORS.items():
@@ -111,3 +122,4 @@ def arm():
     for word, module, *path in USES:
         finder.when_imported(module, functools.partial(_notes_use, word, module, *path))
     finder.when_imported("torch.utils.data.dataloader", _loader)
+    finder.when_imported("torch", _hashes)

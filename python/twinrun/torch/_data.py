@@ -13,7 +13,7 @@
             sampler.done()                                         # trained, not only fetched in advance
         save({"sampler": sampler.state_dict(), ...})
 
-Works with and without twinrun around the job. twinrun.seeds has the tree that all of it comes from.
+twinrun.seeds has the tree that all of it comes from.
 """
 import contextlib
 import hashlib
@@ -25,14 +25,12 @@ import torch
 import torch.distributed
 import torch.utils.data
 
-from . import seeds
+from .. import seeds
 
 try:
     import numpy
 except ImportError:
     numpy = None
-
-__all__ = ["seed_all", "DeterministicSampler", "SeededSamples", "check_loader"]
 
 _root = None
 
@@ -73,23 +71,33 @@ def seed_all(root, *path, **indices):
     return given
 
 
-def _branch(seed):
-    """The seed given, or the data branch of the root."""
+def branch(seed, name):
+    """The seed given, or that branch of the root."""
     if seed is not None:
         return seed
     if _root is None:
         raise RuntimeError("no seed: call twinrun.torch.seed_all(root) before, or give seed=")
-    return seeds.seed(_root, "data")
+    return seeds.seed(_root, name)
+
+
+def share(count, rank, world):
+    """The part of 0 to count - 1 that falls to a rank: one piece each, as even as can be."""
+    return range(count * rank // world, count * (rank + 1) // world)
 
 
 @contextlib.contextmanager
-def _generators_from(here):
-    """The CPU generators of this process start from `here`, and go on as if nothing had been drawn afterwards."""
+def generators_from(here, devices=()):
+    """The generators of this process, on the CPU and these GPUs, start from `here`, and go on as if nothing had been drawn afterwards."""
     before = _PYTHON.getstate(), torch.default_generator.get_state(), _NUMPY and _NUMPY.get_state()
+    gpus = [(torch.cuda.default_generators[device], torch.cuda.get_rng_state(device)) for device in devices]
     _seed_quietly(here)
+    for generator, _ in gpus:
+        generator.manual_seed(seeds.seed(here, "torch"))
     try:
         yield
     finally:
+        for generator, state in gpus:
+            generator.set_state(state)
         _PYTHON.setstate(before[0])
         torch.default_generator.set_state(before[1])
         if _NUMPY:
@@ -118,13 +126,13 @@ class SeededSamples(torch.utils.data.Dataset):
     """
 
     def __init__(self, dataset, seed=None):
-        self.dataset, self.seed, self.epoch = dataset, _branch(seed), 0
+        self.dataset, self.seed, self.epoch = dataset, branch(seed, "data"), 0
 
     def __len__(self):
         return len(self.dataset)
 
     def __getitem__(self, index):
-        with _generators_from(seeds.seed(self.seed, epoch=getattr(index, "epoch", self.epoch), sample=index)):
+        with generators_from(seeds.seed(self.seed, epoch=getattr(index, "epoch", self.epoch), sample=index)):
             return self.dataset[int(index)]
 
 
@@ -134,7 +142,8 @@ class DeterministicSampler(torch.utils.data.Sampler):
     `samples`: the dataset, or how many samples it has. `batch`: size of the global batch, which the ranks share as evenly as it
     can be (a rank's part is then batch // world or one more). `seed`: default, the branch "data" of seed_all's root. `rank`,
     `world`: default, those of torch.distributed where it is initialised. `shuffle=False`: 0, 1, 2... `drop_last`: without the
-    short batch at the end of an epoch.
+    short batch at the end of an epoch. `microbatches`: for ExactDDP, cuts each global batch into so many pieces whatever the number
+    of ranks, and gives this rank's one by one; `steps` then tells which.
 
     `step` is the number of batches trained, over all epochs: `done()` adds one, checkpoints keep it, loops begin there and run to
     the end of the epoch. A job that never calls `done()` gets one epoch for each loop that it runs to the end.
@@ -142,19 +151,23 @@ class DeterministicSampler(torch.utils.data.Sampler):
 
     _SAME = "samples", "batch", "seed", "shuffle", "drop_last"
 
-    def __init__(self, samples, batch, *, seed=None, rank=None, world=None, shuffle=True, drop_last=False):
+    def __init__(self, samples, batch, *, seed=None, rank=None, world=None, shuffle=True, drop_last=False, microbatches=None):
         self._tells_epoch = isinstance(samples, SeededSamples)
-        self._order = seeds.Order(len(samples) if hasattr(samples, "__len__") else samples, batch, _branch(seed), shuffle, drop_last)
+        self._order = seeds.Order(len(samples) if hasattr(samples, "__len__") else samples, batch, branch(seed, "data"), shuffle, drop_last)
         connected = torch.distributed.is_available() and torch.distributed.is_initialized()
         self.rank = rank if rank is not None else torch.distributed.get_rank() if connected else 0
         self.world = world if world is not None else torch.distributed.get_world_size() if connected else 1
         if not 0 <= self.rank < self.world:
             raise ValueError("the rank must be 0 to %d, not %r" % (self.world - 1, self.rank))
-        order = self._order
+        if microbatches is not None and (not isinstance(microbatches, int) or microbatches < 1):
+            raise ValueError("microbatches must be a whole number from 1 on, not %r" % (microbatches,))
+        self.microbatches = microbatches
+        order, parts = self._order, microbatches or self.world
         smallest = order.batch if drop_last else order.samples - (order.steps - 1) * order.batch
-        if smallest < self.world:
-            raise ValueError("a batch of %d samples cannot be shared by %d ranks: take a larger batch%s" % (
-                smallest, self.world, "" if smallest == order.batch else ", or drop_last=True for the short one at the end of an epoch"))
+        if smallest < parts:
+            raise ValueError("a batch of %d samples cannot be shared by %d %s: take a larger batch%s" % (
+                smallest, parts, "microbatches" if microbatches else "ranks",
+                "" if smallest == order.batch else ", or drop_last=True for the short one at the end of an epoch"))
         self.step = 0
         self._begun = None     # step at which the latest loop began
         self._given = False    # it has handed out a batch
@@ -169,9 +182,14 @@ class DeterministicSampler(torch.utils.data.Sampler):
         """The epoch of the next batch to be trained."""
         return self.step // self._order.steps
 
+    @property
+    def mine(self):
+        """The microbatches that this rank computes at each step."""
+        return share(self.microbatches, self.rank, self.world)
+
     def __len__(self):
-        """Batches of a whole epoch."""
-        return self._order.steps
+        """Batches (with microbatches: those of this rank) of a whole epoch."""
+        return self._order.steps * (len(self.mine) if self.microbatches else 1)
 
     def set_epoch(self, epoch):
         """Goes to the start of an epoch; within the epoch, after a resume, it stays where it is."""
@@ -182,9 +200,11 @@ class DeterministicSampler(torch.utils.data.Sampler):
         """One more batch is trained."""
         self.step += 1
 
-    def indices(self, step):
-        """What this rank takes at a step, counted over all epochs."""
-        taken = self._order.take(step, self.rank, self.world)
+    def indices(self, step, microbatch=None):
+        """What this rank takes at a step, counted over all epochs; or what belongs to one of the microbatches."""
+        if (microbatch is None) != (self.microbatches is None):
+            raise ValueError("a microbatch must be named if, and only if, the sampler has microbatches")
+        taken = self._order.take(step, *((self.rank, self.world) if microbatch is None else (microbatch, self.microbatches)))
         if not self._tells_epoch:
             return taken
         epoch = step // self._order.steps
@@ -198,9 +218,33 @@ class DeterministicSampler(torch.utils.data.Sampler):
 
     def _batches(self, first):
         for step in range(first, self._end(first)):
-            self._given = True
-            yield self.indices(step)
+            for microbatch in self.mine if self.microbatches else (None,):
+                self._given = True
+                yield self.indices(step, microbatch)
         self._ended = self._begun == first
+
+    def steps(self, loader):
+        """The steps left of the epoch, for a sampler with microbatches: each gives (number, batch) for the microbatches of this rank,
+        of which there may be none. `loader`: the DataLoader that this sampler is in. Take all of a step before the next one."""
+        if self.microbatches is None:
+            raise ValueError("steps() is for a sampler with microbatches=")
+        batches, first = iter(loader), self.step
+        for _ in range(first, self._end(first)):
+            taken = []
+            yield self._numbered(batches, taken)
+            if len(taken) != len(self.mine):
+                raise RuntimeError("a step was left after %d of the %d microbatches of this rank" % (len(taken), len(self.mine)))
+        if next(batches, None) is not None:  # also lets the loader end
+            raise RuntimeError("the loader has more batches than this sampler's epoch: is the sampler its batch_sampler?")
+
+    def _numbered(self, batches, taken):
+        for number in self.mine:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                raise RuntimeError("the loader ended before this sampler's epoch: is the sampler its batch_sampler?") from None
+            taken.append(number)
+            yield number, batch
 
     def _end(self, step):
         return (step // self._order.steps + 1) * self._order.steps
