@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
 
-base <- fingerprint, stats, launch <- trace, numerics, formats <- spread, compare <- isolate, cases <- report <- cmd; agents take base, fingerprint and the trace writer.
+base <- fingerprint, stats, launch <- trace, numerics, formats <- mpi, kernels, spread, compare <- isolate, cases <- report <- cmd; agents take base,
+fingerprint and the trace writer.
 Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
 """
 import os
@@ -20,6 +21,8 @@ MAY = {
     "src/numerics": {"src/base", "src/fingerprint"},
     "src/formats": {"src/base", "src/fingerprint"},
     "src/spread": {"src/base", "src/fingerprint", "src/stats", "src/numerics"},
+    "src/mpi": {"src/base", "src/fingerprint", "src/numerics"},
+    "kernels": {"src/base", "src/fingerprint", "src/numerics"},
     "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
     "src/isolate": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
@@ -33,6 +36,7 @@ PUBLIC = {
     "trace.h": "src/trace", "compare.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
     "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
     "tensors.h": "src/formats", "spread.h": "src/spread",
+    "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 
@@ -59,7 +63,7 @@ def main():
     for room, allowed in MAY.items():
         for folder, _, names in os.walk(os.path.join(ROOT, room)):
             for name in sorted(names):
-                if not name.endswith((".c", ".h", ".inc")):
+                if not name.endswith((".c", ".h", ".inc", ".cu", ".cuh")):
                     continue
                 files += 1
                 path = os.path.join(folder, name)
