@@ -17,8 +17,8 @@
 /* Processor time that elements are sampled for, and what one contribution costs: to draw it, and to add it in a trial. Fixed
  * numbers, so that the sample does not depend on how busy the machine is. */
 #define BUDGET_NS 12e9
-#define DRAW_NS 25.0
-#define ADD_NS 0.7
+#define DRAW_NS 40.0
+#define ADD_NS 1.0
 enum { LEAST_SAMPLE = 64 };
 
 #define FIELD(f) offsetof(struct tw_simulate_args, f)
