@@ -5,8 +5,8 @@
 Usage: exact_torch.py [index|training]...     default: both.     Environment: TWINRUN_BUILD, the build folder (default: build beside bench).
 
 Everything is timed in turns, in one process (training: in two gloo ranks, one thread each). Prints rows `name value unit`: medians of the
-ratios of neighbouring runs. index: times of twinrun's functions over torch's, plain and with torch.use_deterministic_algorithms(True), on one
-thread. training: steps per second of ExactDDP over those of DistributedDataParallel with the same microbatches.
+ratios of neighbouring runs. index: processor times of twinrun's functions over torch's, plain and with torch.use_deterministic_algorithms(True),
+on one thread. training: steps per second of ExactDDP over those of DistributedDataParallel with the same microbatches.
 """
 import contextlib
 import os
@@ -28,10 +28,10 @@ from twinrun import torch as exact  # noqa: E402
 ROUNDS = 15
 
 
-def seconds(call):
-    begin = time.perf_counter()
+def seconds(call, clock=time.perf_counter):
+    begin = clock()
     call()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def deterministic(call):
@@ -46,7 +46,7 @@ def compare(name, ours, plain):
     ways = ours, plain, lambda: deterministic(plain)
     for way in ways:
         way()
-    rounds = [[seconds(way) for way in ways] for _ in range(ROUNDS)]
+    rounds = [[seconds(way, time.thread_time) for way in ways] for _ in range(ROUNDS)]  # one thread: other work does not count
     print("%s_time %.2f ms" % (name, 1e3 * statistics.median(r[0] for r in rounds)))
     print("%s_over_torch %.2f x" % (name, statistics.median(r[0] / r[1] for r in rounds)))
     print("%s_over_deterministic %.2f x" % (name, statistics.median(r[0] / r[2] for r in rounds)), flush=True)
@@ -55,14 +55,14 @@ def compare(name, ours, plain):
 def index():
     torch.set_num_threads(1)
     draw = torch.Generator().manual_seed(1)
-    for kind, dtype in (("f32", torch.float32), ("f64", torch.float64), ("bf16", torch.bfloat16)):
+    for kind, dtype in (("f32", torch.float32), ("f64", torch.float64)):
         for label, n, targets in (("1e6_to_1e6", 10**6, 10**6), ("1e6_to_10", 10**6, 10), ("1e5_to_1e4", 10**5, 10**4)):
             x, to = torch.randn(n, generator=draw).to(dtype), torch.randint(0, targets, (n,), generator=draw)
             zero = torch.zeros(targets, dtype=dtype)
             compare("scatter_add_%s_%s" % (kind, label), lambda: exact.scatter_add(zero, 0, to, x), lambda: torch.scatter_add(zero, 0, to, x))
-            if dtype != torch.bfloat16:
+            if targets == 10:
                 compare("bincount_%s_%s" % (kind, label), lambda: exact.bincount(to, x), lambda: torch.bincount(to, x))
-        for label, n, targets, columns in (("8192x64_to_1000", 8192, 1000, 64), ("8192x256_to_50000", 8192, 50000, 256), ("1e5x4_to_256", 10**5, 256, 4)):
+        for label, n, targets, columns in (("8192x64_to_1000", 8192, 1000, 64), ("8192x256_to_20000", 8192, 20000, 256), ("1e5x4_to_256", 10**5, 256, 4)):
             x, to = torch.randn(n, columns, generator=draw).to(dtype), torch.randint(0, targets, (n,), generator=draw)
             table = torch.zeros(targets, columns, dtype=dtype, requires_grad=True)
             compare("index_add_%s_%s" % (kind, label), lambda: exact.index_add(table.detach(), 0, to, x),

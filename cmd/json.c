@@ -31,10 +31,10 @@ json_t *tw_json_number(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
-int tw_json_print(json_t *j)
+static int print(json_t *j, size_t digits)
 {
     int rc = 0;
-    if (!j || json_dumpf(j, stdout, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) != 0) {
+    if (!j || json_dumpf(j, stdout, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits)) != 0) {
         tw_say("cannot write the JSON answer%s", j ? "" : ": out of memory");
         rc = TW_EXIT_TROUBLE;
     } else {
@@ -42,4 +42,14 @@ int tw_json_print(json_t *j)
     }
     json_decref(j);
     return rc;
+}
+
+int tw_json_print(json_t *j)
+{
+    return print(j, 9);
+}
+
+int tw_json_print_exact(json_t *j)
+{
+    return print(j, 17);
 }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
 
-base <- fingerprint, stats, launch <- trace, numerics <- compare <- evidence <- isolate, cases <- report <- cmd; agents take base, fingerprint and the trace writer.
+base <- fingerprint, stats, launch <- trace, numerics, formats <- mpi, kernels, spread, compare <- evidence <- isolate, cases <- report <- cmd; agents take base,
+fingerprint and the trace writer.
 Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
 """
 import os
@@ -18,12 +19,17 @@ MAY = {
     "src/launch": {"src/base"},
     "src/trace": {"src/base", "src/fingerprint"},
     "src/numerics": {"src/base", "src/fingerprint"},
+    "src/formats": {"src/base", "src/fingerprint"},
+    "src/spread": {"src/base", "src/fingerprint", "src/stats", "src/numerics"},
+    "src/mpi": {"src/base", "src/fingerprint", "src/numerics"},
+    "kernels": {"src/base", "src/fingerprint", "src/numerics"},
     "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
     "src/evidence": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/isolate": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
     "src/report": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate"},
-    "cmd": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/evidence", "src/report"},
+    "cmd": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread",
+            "src/evidence"},
     "agents": {"src/base", "src/fingerprint", "src/trace"},
 }
 # The room that owns each public header.
@@ -31,6 +37,8 @@ PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "random.h": "src/numerics", "run.h": "src/launch",
     "trace.h": "src/trace", "compare.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
     "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
+    "tensors.h": "src/formats", "spread.h": "src/spread",
+    "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
     "config.h": "src/evidence",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
@@ -58,7 +66,7 @@ def main():
     for room, allowed in MAY.items():
         for folder, _, names in os.walk(os.path.join(ROOT, room)):
             for name in sorted(names):
-                if not name.endswith((".c", ".h", ".inc")):
+                if not name.endswith((".c", ".h", ".inc", ".cu", ".cuh")):
                     continue
                 files += 1
                 path = os.path.join(folder, name)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_COUNT 1000000u
 
@@ -68,4 +69,19 @@ void idx_free(struct idx_set *s)
     free(s->pixels);
     free(s->labels);
     *s = (struct idx_set){0};
+}
+
+const char *idx_default_folder(void)
+{
+    static char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
+    if (n > 0) {
+        path[n] = '\0';
+        char *slash = strrchr(path, '/');
+        if (slash)
+            strcpy(slash, "/../../share/twinrun/data");
+        if (slash && access(path, F_OK) == 0)
+            return path;
+    }
+    return TRAINER_DATA;
 }

@@ -12,4 +12,6 @@ struct idx_set { uint8_t *pixels /* [count][IDX_PIXELS] */, *labels /* [count] *
 /* Loads <dir>/<prefix>-images-idx3-ubyte and -labels-idx1-ubyte. 0, or -1 with a message on stderr. */
 int idx_load(const char *dir, const char *prefix, struct idx_set *out);
 void idx_free(struct idx_set *s);
+/* The sample: beside an installed trainer, else in the source tree it was built from. */
+const char *idx_default_folder(void);
 #endif

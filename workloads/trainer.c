@@ -209,22 +209,6 @@ static int run(struct training *t)
     return rc;
 }
 
-/* The sample: beside an installed trainer, else in the source tree it was built from. */
-static const char *default_data(void)
-{
-    static char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
-    if (n > 0) {
-        path[n] = '\0';
-        char *slash = strrchr(path, '/');
-        if (slash)
-            strcpy(slash, "/../../share/twinrun/data");
-        if (slash && access(path, F_OK) == 0)
-            return path;
-    }
-    return TRAINER_DATA;
-}
-
 static const char usage[] =
     "usage: trainer [options]\n"
     "  --steps N          optimizer steps (300)\n"
@@ -271,7 +255,7 @@ static int parse(int argc, char **argv, struct options *o)
         return -1;
     }
     if (!o->data)
-        o->data = default_data();
+        o->data = idx_default_folder();
     return 0;
 }
 

@@ -31,7 +31,7 @@
  * in all, 1 to 2^31; adding more than that overflows. exponents: twin_fixed_blocks(n, block) numbers, uint8_t, but uint16_t
  * for f64 (twin_fixed_exponent_bytes). sum: n int64_t. A part of the arrays may be worked on by itself if it begins at a whole
  * number of blocks: advance x, sum and out by the elements, exponents by the blocks, specials by twin_fixed_specials_count.
- * Output arrays may not overlap inputs. Nothing is allocated; any number of threads, on arrays of their own.
+ * Output arrays may not overlap inputs, but for what twin_fixed_sum says. Nothing is allocated; any number of threads, on arrays of their own.
  *
  * Errors: TWIN_EINVAL for arguments out of range or NULL with n > 0, for another type, for exponents that flag a block without
  * specials given, and from all that compute when the caller's floating-point mode is not the default one (to nearest,
@@ -91,6 +91,7 @@ int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64
 /*
  * The four steps over `count` contributions x[0..count-1] of n elements each, block by block while they are in the cache.
  * They are all there are to these blocks: count <= total (fewer: the others are taken for zeros). No memory but the stack.
+ * out may be one of x.
  */
 int twin_fixed_sum(enum twin_dtype dtype, const void *const *x, int64_t count, int64_t n, int64_t block, int64_t total,
                    int64_t divisor, void *out, struct twin_error *err);

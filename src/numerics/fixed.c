@@ -5,8 +5,6 @@
 #include "fixed_inside.h"
 #include "fpenv.h"
 
-const struct tw_float_format tw_float_formats[TW_KINDS] = {[TW_F16] = {10, 5}, [TW_BF16] = {7, 8}, [TW_F32] = {23, 8}, [TW_F64] = {52, 11}};
-
 /* ---- which instruction set */
 static const struct tw_fixed_set *const sets[] = {
 #ifdef TW_HAVE_AVX512
@@ -192,25 +190,17 @@ static void put(const struct job *j, void *out, int64_t i, uint64_t bits)
 
 static uint32_t field_of(const struct job *j, uint64_t bits)
 {
-    return (uint32_t)(bits >> tw_float_formats[j->kind].fraction) & j->special;
+    return tw_exponent_field(bits, tw_float_formats[j->kind]);
 }
 
-/* Whether it is a NaN or an infinity, and the marks it leaves: bit 0 for +Inf, bit 1 for -Inf, both for NaN. */
 static unsigned marks_of(const struct job *j, uint64_t bits)
 {
-    const struct tw_float_format f = tw_float_formats[j->kind];
-    if (field_of(j, bits) != j->special)
-        return 0;
-    if (bits & (((uint64_t)1 << f.fraction) - 1))
-        return 3;
-    return bits >> (f.fraction + f.exponent) & 1 ? 2 : 1;
+    return tw_element_mark(bits, tw_float_formats[j->kind]);
 }
 
 static uint64_t from_marks(const struct job *j, unsigned marks)
 {
-    const struct tw_float_format f = tw_float_formats[j->kind];
-    const uint64_t infinity = (uint64_t)j->special << f.fraction;
-    return marks == 3 ? infinity | (uint64_t)1 << (f.fraction - 1) : marks == 2 ? infinity | (uint64_t)1 << (f.fraction + f.exponent) : infinity;
+    return tw_marked_element(marks, tw_float_formats[j->kind]);
 }
 
 int twin_fixed_specials(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, const void *exponents, void *specials,
@@ -246,11 +236,9 @@ static double power_of_two(int e) /* -1074..1023 */
     return v;
 }
 
-/* E - B: the exponent of the unit of a block. */
 static int unit_exponent(enum tw_kind kind, uint32_t field, int bits)
 {
-    const int bias = (1 << (tw_float_formats[kind].exponent - 1)) - 1;
-    return (int)(field ? field : 1) - bias + 1 - bits;
+    return tw_unit_exponent(field, bits, tw_float_formats[kind]);
 }
 
 static struct tw_fixed_unit unit_of(enum tw_kind kind, uint32_t field, int bits)
@@ -433,20 +421,21 @@ static void sum_block(const struct tw_fixed_set *set, const struct job *j, const
     const uint32_t field = field_of_block(set, j, x, count, first, length, &special);
     const struct tw_fixed_unit u = unit_of(j->kind, field, bits);
     int64_t sum[TW_FIXED_CHUNK];
+    uint8_t marks[TW_FIXED_CHUNK]; /* known before anything is stored: out may be one of x */
     for (int64_t i = 0; i < length; i += TW_FIXED_CHUNK) {
         const int64_t m = length - i < TW_FIXED_CHUNK ? length - i : TW_FIXED_CHUNK;
         char *to = out + (size_t)(first + i) * j->size;
         memset(sum, 0, (size_t)m * sizeof *sum);
-        for (int64_t c = 0; c < count; c++)
+        memset(marks, 0, (size_t)m);
+        for (int64_t c = 0; c < count; c++) {
             add_block(set, j, at(j, x[c], first + i), m, &u, special, sum);
-        round_block(set, j, sum, m, divisor, unit_exponent(j->kind, field, bits), to);
-        for (int64_t k = 0; special && k < m; k++) {
-            unsigned marks = 0;
-            for (int64_t c = 0; c < count; c++)
-                marks |= marks_of(j, element(j, x[c], first + i + k));
-            if (marks)
-                put(j, to, k, from_marks(j, marks));
+            for (int64_t k = 0; special && k < m; k++)
+                marks[k] |= (uint8_t)marks_of(j, element(j, x[c], first + i + k));
         }
+        round_block(set, j, sum, m, divisor, unit_exponent(j->kind, field, bits), to);
+        for (int64_t k = 0; special && k < m; k++)
+            if (marks[k])
+                put(j, to, k, from_marks(j, marks[k]));
     }
 }
 

@@ -3,18 +3,18 @@
 #define TW_FIXED_INSIDE_H
 /*
  * Fixed-point sums inside: fixed.c walks the blocks and knows what is special; the kernels (fixed_kernels.h, compiled once for
- * each instruction set) do the ordinary blocks; fixed_round.c rounds a single integer to any type, slowly and always right.
+ * each instruction set) do the ordinary blocks; element.h does a single
+ * element, slowly and always right.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/reduce.h>
+#include "element.h"
 #include "kernels.h" /* enum tw_kind */
 
 #define TW_FIXED_CHUNK 1024 /* elements that a kernel is given at most where a buffer is on the stack */
 
-/* A binary floating-point type: bits of its fraction and of its exponent. */
-struct tw_float_format { int fraction, exponent; };
 extern const struct tw_float_format tw_float_formats[TW_KINDS];
 
 /* How a block becomes integers: two scales, since one may be out of range, and the split of fixed_kernels.h. */

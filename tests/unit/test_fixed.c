@@ -255,6 +255,14 @@ static void test_against_mpfr(void **state)
                     general(&r, out, &seed);
                     compare(&r, set, "general", out, expected);
                     assert_int_equal(out[(size_t)r.n * r.size], 0x5A);
+                    if (r.count) { /* in place */
+                        const char *kept = r.x[r.count - 1];
+                        memcpy(out, kept, (size_t)r.n * r.size);
+                        r.x[r.count - 1] = out;
+                        assert_int_equal(twin_fixed_sum(r.dtype, (const void *const *)r.x, r.count, r.n, r.block, r.total, r.divisor, out, NULL), 0);
+                        compare(&r, set, "in place", out, expected);
+                        r.x[r.count - 1] = (char *)(uintptr_t)kept;
+                    }
                 }
             }
     tw_fixed_use(NULL);
@@ -311,6 +319,32 @@ static void test_close_quotients(void **state)
         }
     }
     assert_true(sure > 4000); /* where there is no doubt they do not doubt: even `middle`, normal */
+}
+
+/* The reference, element by element, as CUDA kernels do it, gives the integers that the vector kernels give. */
+static void test_element_reference(void **state)
+{
+    (void)state;
+    static struct reduction r;
+    uint64_t seed = 9;
+    for (int round = 0; round < 600; round++) {
+        draw_reduction(&r, dtypes[round % 4], (enum how)(round / 4 % HOWS), &seed);
+        const enum tw_kind kind = round % 4 == 0 ? TW_F64 : round % 4 == 1 ? TW_F32 : round % 4 == 2 ? TW_F16 : TW_BF16;
+        assert_int_equal(dtypes[round % 4], kind == TW_F64 ? TWIN_F64 : kind == TW_F32 ? TWIN_F32 : kind == TW_F16 ? TWIN_F16 : TWIN_BF16);
+        for (int64_t c = 0; c < r.count; c++)
+            for (int64_t i = 0; i < r.n; i++) {
+                const uint64_t bits = element(r.x[c], (size_t)i, r.size);
+                const int top = block_top(&r, i), used = twin_fixed_bits(r.total);
+                const uint8_t narrow = (uint8_t)(top - 2 + ((1 << (shape_of(r.dtype).exponent - 1)) - 1));
+                const uint16_t wide = (uint16_t)(top - 2 + ((1 << (shape_of(r.dtype).exponent - 1)) - 1));
+                int64_t sum = 0;
+                if (tw_element_mark(bits, tw_float_formats[kind]))
+                    continue;
+                assert_int_equal(twin_fixed_add(r.dtype, r.x[c] + (size_t)i * r.size, 1, 1, r.total,
+                                                kind == TW_F64 ? (const void *)&wide : (const void *)&narrow, NULL, &sum, NULL), 0);
+                assert_int_equal(tw_element_units(bits, tw_float_formats[kind], tw_unit_exponent(wide, used, tw_float_formats[kind])), sum);
+            }
+    }
 }
 
 /* Where typical gradients are concerned the result is the correctly rounded sum: that of the exact sum. */
@@ -473,7 +507,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_heart), cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_floating_point_mode),
-        cmocka_unit_test(test_close_quotients), cmocka_unit_test(test_correctly_rounded), cmocka_unit_test(test_against_mpfr),
+        cmocka_unit_test(test_close_quotients), cmocka_unit_test(test_element_reference), cmocka_unit_test(test_correctly_rounded), cmocka_unit_test(test_against_mpfr),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,55 @@ class _Flat:
         return self.rows[number]
 
 
+class _Buffers:
+    """What buffers of one type become at the end of a step. Floating ones: the mean, each element in units of its own, so that what is
+    the same in all microbatches stays so. Others: what all agree on."""
+
+    def __init__(self, buffers, values, microbatches, group):
+        """values: of each buffer, after each of this rank's microbatches."""
+        self._flat, self._buffers, self._group = _Flat(buffers), buffers, group
+        self._rows = [torch.cat([b.detach().reshape(-1).cpu() for b in row]) for row in values]
+        self._sum = None
+        if self._flat.dtype in _library._TYPES:
+            self._sum = _reduce.Sum(self._rows, torch.empty(self._flat.numel, dtype=self._flat.dtype), microbatches, microbatches, group, 1)
+        elif self._flat.dtype.is_floating_point or self._flat.dtype.is_complex:
+            raise TypeError("ExactDDP: a buffer of %s changed; its mean over the microbatches is not defined" % self._flat.dtype)
+
+    def start(self):
+        if self._sum:
+            self._sum.start()
+        else:
+            lowest = torch.iinfo(torch.int64).min + 1
+            self._both = torch.full((2, self._flat.numel), lowest, dtype=torch.int64)
+            for row in self._rows:
+                self._both = torch.maximum(self._both, torch.stack([row.to(torch.int64), -row.to(torch.int64)]))
+            self._known = self._group.reduce(self._both, dist.ReduceOp.MAX)
+        return self
+
+    def wait(self):
+        if self._sum:
+            self._sum.wait()
+        elif self._known:
+            self._known()
+            self._known = None
+
+    def settle(self):
+        self.wait()
+        if self._sum:
+            self._sum.settle()
+        elif not torch.equal(self._both[0], -self._both[1]):
+            raise RuntimeError("ExactDDP: microbatches changed a buffer of %s in different ways; only floating-point ones have a mean"
+                               % self._flat.dtype)
+
+    def pieces(self):
+        return self._sum.pieces() if self._sum else ()
+
+    def store(self):
+        result = self._sum.out if self._sum else self._both[0].to(self._flat.dtype)
+        for b, piece in zip(self._buffers, self._flat.pieces(result)):
+            b.copy_(piece)
+
+
 def _by_type(tensors):
     """The numbers of the tensors of each type."""
     groups = {}
@@ -103,6 +152,7 @@ class ExactDDP(torch.nn.Module):
                            for dtype, numbers in _by_type(self._parameters_of).items()}
         self._before = None    # the buffers as the step found them
         self._inside = None    # the microbatch that is being computed
+        self._expected = []    # numbers of the buffers that some rank changed in the step before
         self._clear()
         self._agree()
         with torch.no_grad():
@@ -206,63 +256,55 @@ class ExactDDP(torch.nn.Module):
             changed[number] = 1
         missing = sorted(set(self.mine) - set(self._done))
         facts = torch.cat([torch.tensor([self._group.rank + 1 if missing else 0, self.step, -self.step]), self._has_gradient, changed])
-        facts = self._group.maximum(facts).tolist()
-        if missing:
-            raise RuntimeError("ExactDDP: rank %d did not compute microbatch %s of this step" % (self._group.rank, missing))
-        if facts[0]:
-            raise RuntimeError("ExactDDP: rank %d did not compute all its microbatches of this step" % (facts[0] - 1))
-        if facts[1] != -facts[2]:
-            raise RuntimeError("ExactDDP: this rank is at step %d, others at %d to %d" % (self.step, -facts[2], facts[1]))
-        self._reduce_gradients(facts[3:3 + len(self._parameters_of)])
+        known = self._group.reduce(facts, dist.ReduceOp.MAX)
+        # Each exchange costs a wait, so what is needed goes at once: the buffers, too, that changed in the step before.
+        gradients, expected = self._gradient_sums(), self._buffer_sums(buffers, self._expected)
+        for one in gradients + expected:
+            one.start()
+        for one in gradients + expected:
+            one.wait()
+        known()
+        facts = facts.tolist()
+        self._refuse(missing, *facts[:3])
+        count = 3 + len(self._parameters_of)
+        really = [number for number, any_did in enumerate(facts[count:]) if any_did]
+        if really != self._expected:
+            self._expected, expected = really, [one.start() for one in self._buffer_sums(buffers, really)]
+        _reduce.finish_all(gradients + expected)
+        self._set_gradients(gradients, facts[3:count])
         with torch.no_grad():
-            self._reduce_buffers(buffers, [n for n, any_did in enumerate(facts[3 + len(self._parameters_of):]) if any_did])
+            for one in expected:
+                one.store()
         self.step += 1
         self._before = None
         self._clear()
 
-    def _reduce_gradients(self, wanted):
-        for numbers, flat in self._gradients.values():
-            mean = torch.empty(flat.numel, dtype=flat.dtype)
-            rows = [flat.row(place) for place in range(len(self._done))]
-            _reduce.fixed_sum(rows, mean, self.microbatches, self.microbatches, self._group, self.block)
-            for number, piece in zip(numbers, flat.pieces(mean)):
+    def _refuse(self, missing, incomplete, latest, earliest):
+        if missing:
+            raise RuntimeError("ExactDDP: rank %d did not compute microbatch %s of this step" % (self._group.rank, missing))
+        if incomplete:
+            raise RuntimeError("ExactDDP: rank %d did not compute all its microbatches of this step" % (incomplete - 1))
+        if latest != -earliest:
+            raise RuntimeError("ExactDDP: this rank is at step %d, others at %d to %d" % (self.step, -earliest, latest))
+
+    def _gradient_sums(self):
+        return [_reduce.Sum([flat.row(place) for place in range(len(self._done))], torch.empty(flat.numel, dtype=flat.dtype),
+                            self.microbatches, self.microbatches, self._group, self.block) for _, flat in self._gradients.values()]
+
+    def _set_gradients(self, sums, wanted):
+        for one, (numbers, flat) in zip(sums, self._gradients.values()):
+            for number, piece in zip(numbers, flat.pieces(one.out)):
                 p = self._parameters_of[number]
                 p.grad = piece.to(p.device) if wanted[number] else None
 
-    def _after(self, number, before):
-        """A changed buffer after each of this rank's microbatches."""
-        after = self._changed.get(number, {})
-        return [after.get(microbatch, before) for microbatch in self._done]
+    def _buffer_sums(self, buffers, numbers):
+        return [_Buffers([buffers[numbers[i]] for i in same],
+                         [[self._after(numbers[i], microbatch) for i in same] for microbatch in self._done], self.microbatches, self._group)
+                for same in _by_type([buffers[n] for n in numbers]).values()]
 
-    def _reduce_buffers(self, buffers, changed):
-        """Floating ones: the mean, each element in units of its own. Others: what all agree on."""
-        before = self._before or buffers  # a rank without microbatches
-        for numbers in _by_type([buffers[n] for n in changed]).values():
-            numbers = [changed[n] for n in numbers]
-            rows = zip(*[self._after(n, before[n]) for n in numbers]) if self._done else []
-            rows = [torch.cat([b.detach().reshape(-1).cpu() for b in row]) for row in rows]
-            flat = _Flat([buffers[n] for n in numbers])
-            result = torch.empty(flat.numel, dtype=flat.dtype)
-            if flat.dtype in _library._TYPES:
-                _reduce.fixed_sum(rows, result, self.microbatches, self.microbatches, self._group, 1)
-            else:
-                result = self._agreed(rows, result)
-            for number, piece in zip(numbers, flat.pieces(result)):
-                buffers[number].copy_(piece)
-
-    def _agreed(self, rows, result):
-        if result.dtype.is_floating_point or result.dtype.is_complex:
-            raise TypeError("ExactDDP: a buffer of %s changed; its mean over the microbatches is not defined" % result.dtype)
-        lowest = torch.iinfo(torch.int64).min
-        high, low = torch.full((2, result.numel()), lowest + 1, dtype=torch.int64)
-        for row in rows:
-            high, low = torch.maximum(high, row.to(torch.int64)), torch.maximum(low, -row.to(torch.int64))
-        both = self._group.maximum(torch.cat([high, low]))
-        high, low = both[:result.numel()], both[result.numel():]
-        if not torch.equal(high, -low):
-            raise RuntimeError("ExactDDP: microbatches changed a buffer of %s in different ways; only floating-point ones have a mean"
-                               % result.dtype)
-        return high.to(result.dtype)
+    def _after(self, number, microbatch):
+        """A buffer after one of this rank's microbatches."""
+        return self._changed.get(number, {}).get(microbatch, self._before[number])
 
     # ---- checkpoints
 

@@ -38,17 +38,22 @@ def _dim(who, dim, x):
 # ---- whole rows
 
 class _IndexAdd(torch.autograd.Function):
+    """x: a tensor, or the shape of zeros."""
+
     @staticmethod
     def forward(ctx, x, dim, index, source):
         ctx.save_for_backward(index)
-        ctx.dim = dim
-        out = x.detach().movedim(dim, 0).clone(memory_format=torch.contiguous_format)
+        ctx.dim, ctx.zeros = dim, not isinstance(x, torch.Tensor)
+        if ctx.zeros:
+            out = source.new_zeros([x[dim]] + [size for d, size in enumerate(x) if d != dim])
+        else:
+            out = x.detach().movedim(dim, 0).clone(memory_format=torch.contiguous_format)
         _add_rows(source.detach().movedim(dim, 0).contiguous(), index, out)
         return out.movedim(0, dim).contiguous()
 
     @staticmethod
     def backward(ctx, grad):
-        return grad, None, None, _IndexSelect.apply(grad, ctx.dim, ctx.saved_tensors[0])
+        return None if ctx.zeros else grad, None, None, _IndexSelect.apply(grad, ctx.dim, ctx.saved_tensors[0])
 
 
 class _IndexSelect(torch.autograd.Function):
@@ -60,7 +65,7 @@ class _IndexSelect(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return _IndexAdd.apply(grad.new_zeros(ctx.shape), ctx.dim, ctx.saved_tensors[0], grad), None, None
+        return _IndexAdd.apply(tuple(ctx.shape), ctx.dim, ctx.saved_tensors[0], grad), None, None
 
 
 def index_add(input, dim, index, source, *, alpha=1):
@@ -94,17 +99,19 @@ def _flat(shape, dim, index):
 
 
 class _ScatterAdd(torch.autograd.Function):
+    """x: a tensor, or the shape of zeros."""
+
     @staticmethod
     def forward(ctx, x, dim, index, source):
         ctx.save_for_backward(index)
-        ctx.dim = dim
-        out = x.detach().clone(memory_format=torch.contiguous_format)
-        _add_rows(source.detach().reshape(-1), index if x.dim() == 1 else _flat(x.shape, dim, index), out.reshape(-1))
+        ctx.dim, ctx.zeros = dim, not isinstance(x, torch.Tensor)
+        out = source.new_zeros(x) if ctx.zeros else x.detach().clone(memory_format=torch.contiguous_format)
+        _add_rows(source.detach().reshape(-1), index if out.dim() == 1 else _flat(out.shape, dim, index), out.reshape(-1))
         return out
 
     @staticmethod
     def backward(ctx, grad):
-        return grad, None, None, _Gather.apply(grad, ctx.dim, ctx.saved_tensors[0])
+        return None if ctx.zeros else grad, None, None, _Gather.apply(grad, ctx.dim, ctx.saved_tensors[0])
 
 
 class _Gather(torch.autograd.Function):
@@ -116,7 +123,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return _ScatterAdd.apply(grad.new_zeros(ctx.shape), ctx.dim, ctx.saved_tensors[0], grad), None, None
+        return _ScatterAdd.apply(tuple(ctx.shape), ctx.dim, ctx.saved_tensors[0], grad), None, None
 
 
 def _names_rows(shape, dim, index):
@@ -167,7 +174,7 @@ def bincount(input, weights=None, minlength=0):
         if low < 0:
             raise ValueError("bincount: input has %d; expected 0 or more" % low)
         size = max(size, high + 1)
-    return _IndexAdd.apply(weights.new_zeros(size), 0, index.contiguous(), weights)
+    return _IndexAdd.apply((size,), 0, index.contiguous(), weights)
 
 
 # ---- tables

@@ -63,64 +63,103 @@ class Group:
             tensor.copy_(there)
 
 
-def fixed_sum(rows, out, total, divisor, group, block):
-    """out = the sum of all ranks' rows / divisor, rounded once. `rows`: this rank's contributions, flat like `out`; `total`: of all
-    ranks. Everything but the rows must agree between the ranks."""
-    code, n = _library.code(out.dtype), out.numel()
-    if n == 0:
-        return
-    if group.world == 1:
-        pointers = (ctypes.c_void_p * max(len(rows), 1))(*[row.data_ptr() for row in rows])
-        _library.call("twin_fixed_sum", code, pointers, len(rows), n, block, total, divisor, out.data_ptr())
-        return
-    blocks = -(-n // block)
-    wide = out.dtype == torch.float64  # exponents of 16 bits, which collectives do not know: they travel in 32
-    exponents = torch.zeros(blocks, dtype=torch.int16 if wide else torch.uint8)
+class Sum:
+    """out = the sum of all ranks' rows / divisor, rounded once, in steps of which several sums may be under way together.
 
-    def largest(numbers):
-        travelling = numbers.to(torch.int32) if wide else numbers
-        numbers.copy_(group.maximum(travelling))
+    `rows`: this rank's contributions, flat like `out`; `total`: of all ranks. All but the rows must agree between the ranks. Call
+    `start`; then `finish_all` with every sum that was started, in the same order on every rank.
+    """
 
-    for row in rows:
-        _library.call("twin_fixed_exponents", code, row.data_ptr(), n, block, exponents.data_ptr())
-    largest(exponents)
-    specials = torch.empty(0)
-    if _library.count("twin_fixed_flagged", code, exponents.data_ptr(), blocks):
-        size = _library.count("twin_fixed_specials_count", code, block, exponents.data_ptr(), blocks)
-        specials = torch.zeros(size, dtype=exponents.dtype)
-        for row in rows:
-            _library.call("twin_fixed_specials", code, row.data_ptr(), n, block, exponents.data_ptr(), specials.data_ptr())
-        largest(specials)
-    _add_chunks(rows, out, total, divisor, group, block, exponents, specials)
+    def __init__(self, rows, out, total, divisor, group, block):
+        self._rows, self.out, self._total, self._divisor, self._group, self._block = rows, out, total, divisor, group, block
+        self._code, self._n = _library.code(out.dtype), out.numel()
+        self._exponents = self._specials = None
+
+    def start(self):
+        """The largest exponent of each block."""
+        if self._group.world == 1 or self._n == 0:
+            return self
+        # Those of f64 have 16 bits, which collectives do not know: they travel in 32.
+        dtype = torch.int16 if self.out.dtype == torch.float64 else torch.uint8
+        self._exponents = torch.zeros(-(-self._n // self._block), dtype=dtype)
+        for row in self._rows:
+            _library.call("twin_fixed_exponents", self._code, row.data_ptr(), self._n, self._block, self._exponents.data_ptr())
+        self._started = self._largest(self._exponents)
+        return self
+
+    def _largest(self, numbers):
+        travelling = numbers.to(torch.int32) if numbers.dtype == torch.int16 else numbers
+        done = self._group.reduce(travelling, dist.ReduceOp.MAX)
+
+        def finish():
+            done()
+            if travelling is not numbers:
+                numbers.copy_(travelling)
+        return finish
+
+    def wait(self):
+        """Until the exponents are known; once."""
+        if self._exponents is not None and self._started:
+            self._started()
+            self._started = None
+
+    def settle(self):
+        """Marks NaN and infinities, where there are any."""
+        self.wait()
+        if self._exponents is None:
+            return
+        at, blocks = self._exponents.data_ptr(), self._exponents.numel()
+        if _library.count("twin_fixed_flagged", self._code, at, blocks):
+            size = _library.count("twin_fixed_specials_count", self._code, self._block, at, blocks)
+            self._specials = torch.zeros(size, dtype=self._exponents.dtype)
+            for row in self._rows:
+                _library.call("twin_fixed_specials", self._code, row.data_ptr(), self._n, self._block, at, self._specials.data_ptr())
+            self._largest(self._specials)()
+
+    def pieces(self):
+        """Adds this rank's rows piece by piece and sends them about; gives for each what is to be called to have it done."""
+        if self._n == 0:
+            return
+        if self._exponents is None:  # nobody else
+            pointers = (ctypes.c_void_p * max(len(self._rows), 1))(*[row.data_ptr() for row in self._rows])
+            _library.call("twin_fixed_sum", self._code, pointers, len(self._rows), self._n, self._block, self._total, self._divisor,
+                          self.out.data_ptr())
+            return
+        chunk, special = max(_CHUNK // self._block, 1) * self._block, 0
+        for first in range(0, self._n, chunk):
+            m = min(chunk, self._n - first)
+            exponents = self._exponents.data_ptr() + first // self._block * self._exponents.element_size()
+            specials = None
+            if self._specials is not None:
+                specials = self._specials.data_ptr() + special * self._specials.element_size()
+                special += _library.count("twin_fixed_specials_count", self._code, self._block, exponents, -(-m // self._block))
+            yield self._piece(first * self.out.element_size(), m, exponents, specials)
+
+    def _piece(self, at, m, exponents, specials):
+        integers = torch.zeros(m, dtype=torch.int64)
+        for row in self._rows:
+            _library.call("twin_fixed_add", self._code, row.data_ptr() + at, m, self._block, self._total, exponents, specials, integers.data_ptr())
+        done = self._group.reduce(integers, dist.ReduceOp.SUM)
+
+        def finish():
+            done()
+            _library.call("twin_fixed_round", self._code, integers.data_ptr(), m, self._block, self._total, self._divisor, exponents,
+                          specials, self.out.data_ptr() + at)
+        return finish
 
 
-def _add_chunks(rows, out, total, divisor, group, block, exponents, specials):
+def finish_all(sums):
     """While one piece is on its way, the next is made."""
-    code, n, size = _library.code(out.dtype), out.numel(), out.element_size()
-    chunk = max(_CHUNK // block, 1) * block
-    sums = [torch.empty(min(chunk, n), dtype=torch.int64) for _ in range(2)]
-    at_special, pending = 0, None
-
-    def finish(integers, first, m, places, done):
-        done()
-        _library.call("twin_fixed_round", code, integers.data_ptr(), m, block, total, divisor, places[0], places[1],
-                      out.data_ptr() + first * size)
-
-    for number, first in enumerate(range(0, n, chunk)):
-        m = min(chunk, n - first)
-        blocks = -(-m // block)
-        mine = exponents.data_ptr() + first // block * exponents.element_size()
-        places = mine, specials.data_ptr() + at_special * specials.element_size() if specials.numel() else None
-        if specials.numel():
-            at_special += _library.count("twin_fixed_specials_count", code, block, mine, blocks)
-        integers = sums[number % 2][:m].zero_()
-        for row in rows:
-            _library.call("twin_fixed_add", code, row.data_ptr() + first * size, m, block, total, places[0], places[1], integers.data_ptr())
-        done = group.reduce(integers, dist.ReduceOp.SUM)
-        if pending:
-            finish(*pending)
-        pending = integers, first, m, places, done
-    finish(*pending)
+    for one in sums:
+        one.settle()
+    under_way = None
+    for one in sums:
+        for finish in one.pieces():
+            if under_way:
+                under_way()
+            under_way = finish
+    if under_way:
+        under_way()
 
 
 # ---- the call
@@ -196,7 +235,7 @@ def _allreduce(tensor, contributions, group, mean, block, out):
     lying = [row.detach().contiguous() for row in rows]
     apart = out.is_contiguous() and not any(_overlap(row, out) for row in lying)
     flat = out.detach() if apart else torch.empty(like.shape, dtype=like.dtype)
-    fixed_sum(lying, flat, total, total if mean else 1, group, block)
+    finish_all([Sum(lying, flat, total, total if mean else 1, group, block).start()])
     if not apart:
         out.detach().copy_(flat)
     return out, total

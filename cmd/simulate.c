@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun simulate: results and time of an all-reduce over ranks that exist only here. */
+#include "simulate.h"
+
+#include "json.h"
+#include "progress.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/random.h>
+
+/* Processor time that elements are sampled for, and what one contribution costs: to draw it, and to add it in a trial. Fixed
+ * numbers, so that the sample does not depend on how busy the machine is. */
+#define BUDGET_NS 12e9
+#define DRAW_NS 40.0
+#define ADD_NS 1.0
+enum { LEAST_SAMPLE = 64 };
+
+#define FIELD(f) offsetof(struct tw_simulate_args, f)
+
+static const struct tw_option options[] = {
+    {"ranks", 'r', TW_OPT_COUNT, "P", "1024", "Collective", "ranks", FIELD(ranks), 1, TWIN_MAX_RANKS},
+    {"algorithm", 'a', TW_OPT_LIST, "NAME", NULL, "Collective",
+     "ring (unless given), tree, double-tree, recursive-doubling, arrival, rank-order, or all", FIELD(algorithm)},
+    {"elements", 'n', TW_OPT_COUNT, "N", "100000", "Collective", "elements of the gradient", FIELD(elements), 1, (uint64_t)1 << 40},
+    {"type", 0, TW_OPT_STRING, "TYPE", "f32", "Collective", "of the elements and of every addition: f64, f32, f16 or bf16", FIELD(type)},
+    {"placement", 0, TW_OPT_STRING, "HOW", "random", "Collective", "random: in each trial the ranks stand in another order, as a scheduler places them; fixed", FIELD(placement)},
+    {"data", 'd', TW_OPT_FILE, "FILE", NULL, "Numbers", "draw every contribution from the numbers of this file (.npy, .npz, .safetensors, PyTorch)", FIELD(data)},
+    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers", "only tensors of the file whose name is or matches NAME", FIELD(tensor)},
+    {"draw", 0, TW_OPT_STRING, "HOW", "normal", "Numbers", "without a file: normal (standard normal) or wide (the same times 2^-20 to 2^20)", FIELD(draw)},
+    {"alpha", 0, TW_OPT_STRING, "TIME", NULL, "Network", "latency of a message, such as 5us; measured on this machine's loopback unless given", FIELD(alpha)},
+    {"beta", 0, TW_OPT_STRING, "TIME", NULL, "Network", "time for each byte, such as 0.08ns (100 Gbit/s); measured unless given", FIELD(beta)},
+    {"jitter", 'j', TW_OPT_STRING, "TIME", "1us", "Network", "mean of what a message is late by: TIME or exponential:TIME, uniform:TIME, 0", FIELD(jitter)},
+    {"trials", 'k', TW_OPT_COUNT, "K", "20", "Trials", "how often everything is drawn anew but the numbers", FIELD(trials), 2, 100000},
+    {"sample", 0, TW_OPT_COUNT, "S", NULL, "Trials", "look at S elements, drawn at random; unless given, as many as about 15 seconds of processor time allow", FIELD(sample), 1, 100000000},
+    {"seed", 's', TW_OPT_COUNT, "N", "7", "Trials", "of all draws: the same seed gives the same results", FIELD(seed)},
+    {"threads", 0, TW_OPT_COUNT, "T", NULL, "Trials", "threads; as many as processors unless given. They change no result", FIELD(threads), 1, 64},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.simulate/1", FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress line", FIELD(quiet)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options]", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "simulated"},
+    {"2", "trouble: bad use, a file that cannot be read, a loopback that cannot be measured"},
+    {"130", "interrupted by Ctrl-C"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun simulate --ranks 65536 --algorithm ring --alpha 5us --beta 0.04ns", "65,536 ranks: how many different results, how far apart, how long?"},
+    {"twinrun simulate --ranks 512 --algorithm all --data grads.pt --type bf16", "every algorithm on numbers from a real gradient, added in bf16"},
+    {"twinrun simulate --ranks 64 --algorithm arrival --jitter 0", "without jitter messages arrive in rank order: one result for each placement"},
+    {NULL, NULL},
+};
+
+/* ---- options */
+
+static int choose_network(const struct tw_simulate_args *a, struct tw_simulation *s)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    const char *jitter = a->jitter, *colon = strchr(jitter, ':');
+    s->net.jitter = TWIN_JITTER_EXPONENTIAL;
+    if (colon && tw_starts(jitter, "uniform:"))
+        s->net.jitter = TWIN_JITTER_UNIFORM;
+    else if (colon && !tw_starts(jitter, "exponential:"))
+        colon = jitter; /* no time follows */
+    if (tw_parse_time(colon ? colon + 1 : jitter, &s->net.jitter_s) != 0)
+        return tw_bad_use("simulate", "--jitter: expected a time such as 1us, exponential:1us, uniform:1us or 0, found \"%s\"", jitter);
+    if (s->net.jitter_s == 0)
+        s->net.jitter = TWIN_JITTER_NONE;
+    s->measured_alpha = !a->alpha;
+    s->measured_beta = !a->beta;
+    if (!a->alpha || !a->beta) {
+        if (twin_network_measure(&s->net, &err) != 0)
+            return tw_trouble(&err, "simulate");
+    }
+    if (a->alpha && tw_parse_time(a->alpha, &s->net.alpha_s) != 0)
+        return tw_bad_use("simulate", "--alpha: expected a time such as 5us, found \"%s\"", a->alpha);
+    if (a->beta && tw_parse_time(a->beta, &s->net.beta_s) != 0)
+        return tw_bad_use("simulate", "--beta: expected a time for each byte such as 0.08ns, found \"%s\"", a->beta);
+    return -1;
+}
+
+static int choose_algorithms(const struct tw_simulate_args *a, struct tw_simulation *s)
+{
+    bool wanted[TWIN_ALGORITHMS] = {false};
+    for (size_t i = 0; i < a->algorithm.count; i++) {
+        enum twin_algorithm found;
+        if (strcmp(a->algorithm.items[i], "all") == 0)
+            memset(wanted, true, sizeof wanted);
+        else if (twin_algorithm_parse(a->algorithm.items[i], &found) == 0)
+            wanted[found] = true;
+        else
+            return tw_bad_use("simulate", "--algorithm: expected ring, tree, double-tree, recursive-doubling, arrival, rank-order or all, found \"%s\"", a->algorithm.items[i]);
+    }
+    if (a->algorithm.count == 0)
+        wanted[TWIN_RING] = true;
+    for (int i = 0; i < TWIN_ALGORITHMS; i++)
+        if (wanted[i])
+            s->of[s->count++].algorithm = (enum twin_algorithm)i;
+    return -1;
+}
+
+static int choose(const struct tw_simulate_args *a, struct tw_simulation *s)
+{
+    s->random_placement = strcmp(a->placement, "random") == 0;
+    s->wide = strcmp(a->draw, "wide") == 0;
+    if (!s->random_placement && strcmp(a->placement, "fixed") != 0)
+        return tw_bad_use("simulate", "--placement: expected random or fixed, found \"%s\"", a->placement);
+    if (!s->wide && strcmp(a->draw, "normal") != 0)
+        return tw_bad_use("simulate", "--draw: expected normal or wide, found \"%s\"", a->draw);
+    if (tw_values_type(a->type, &s->dtype) != 0)
+        return tw_bad_use("simulate", "--type: expected f64, f32, f16 or bf16, found \"%s\"", a->type);
+    if (a->tensor.count && !a->data)
+        return tw_bad_use("simulate", "--tensor belongs to --data FILE");
+    int rc = choose_algorithms(a, s);
+    return rc < 0 ? choose_network(a, s) : rc;
+}
+
+/* ---- numbers */
+
+struct numbers {
+    const struct tw_simulation *s;
+    uint64_t seed, scale_seed;
+    uint32_t ranks;
+};
+
+static double to_type(enum twin_dtype dtype, double x)
+{
+    return dtype == TWIN_F64 ? x : dtype == TWIN_F32 ? (double)(float)x : twin_round_to(dtype == TWIN_F16 ? TWIN_TO_F16 : TWIN_TO_BF16, x);
+}
+
+/* Contribution of rank r to an element: draw r of the element's own seed. */
+static void fill(const void *user, uint64_t element, double *x)
+{
+    const struct numbers *n = user;
+    const uint64_t seed = twin_seed_index(n->seed, "element", element);
+    if (n->s->values.n) {
+        for (uint32_t r = 0; r < n->ranks; r++)
+            x[r] = n->s->values.x[twin_random_below(seed, r, n->s->values.n)];
+    } else {
+        twin_random_fill_normal(seed, 0, n->ranks, x);
+        if (n->s->wide) {
+            const uint64_t scale = twin_seed_index(n->scale_seed, "element", element);
+            for (uint32_t r = 0; r < n->ranks; r++)
+                x[r] = ldexp(x[r], (int)twin_random_below(scale, r, 41) - 20);
+        }
+    }
+    if (n->s->dtype != TWIN_F64)
+        for (uint32_t r = 0; r < n->ranks; r++)
+            x[r] = to_type(n->s->dtype, x[r]);
+}
+
+static int load(const struct tw_simulate_args *a, struct tw_simulation *s)
+{
+    if (!a->data)
+        return -1;
+    int rc = tw_values_load("simulate", a->data, &a->tensor, &s->values);
+    uint64_t bad = 0;
+    for (uint64_t i = 0; rc < 0 && i < s->values.n; i++)
+        bad += !isfinite(to_type(s->dtype, s->values.x[i]));
+    if (bad) {
+        tw_say("simulate: %llu of the %llu numbers of %s are NaN, infinite, or too large for %s", (unsigned long long)bad, (unsigned long long)s->values.n, a->data, a->type);
+        return TW_EXIT_TROUBLE;
+    }
+    return rc;
+}
+
+/* ---- which elements */
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* NULL in *list: all. */
+static int choose_sample(const struct tw_simulate_args *a, struct tw_simulation *s, uint64_t **list, struct twin_error *err)
+{
+    const double each = (double)a->ranks * (DRAW_NS + ADD_NS * (double)a->trials * (double)s->count);
+    double most = a->sample != TW_NOT_GIVEN ? (double)a->sample : fmax(LEAST_SAMPLE, floor(BUDGET_NS / each / 64) * 64);
+    *list = NULL;
+    s->sampled = most < (double)a->elements ? (uint64_t)most : a->elements;
+    if (s->sampled == a->elements && s->sampled <= 100000000)
+        return 0;
+    if (s->sampled > 100000000)
+        s->sampled = 100000000;
+    struct twin_shuffle order;
+    uint64_t *e = *list = tw_reallocarray(NULL, s->sampled, sizeof *e);
+    if (!e)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu elements", (unsigned long long)s->sampled);
+    twin_shuffle_init(&order, a->elements, twin_seed(a->seed, "simulate/sample"));
+    for (uint64_t i = 0; i < s->sampled; i++)
+        e[i] = twin_shuffle_at(&order, i);
+    qsort(e, s->sampled, sizeof *e, by_number);
+    return 0;
+}
+
+/* ---- trials */
+
+static void on_progress(void *user, uint64_t done, uint64_t all)
+{
+    char text[96];
+    snprintf(text, sizeof text, "simulate: %s, %llu of %llu", (const char *)user, (unsigned long long)done, (unsigned long long)all);
+    tw_progress_line(text);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Who stands where, and for arrival, who comes when; and the time of each trial. */
+static int prepare(const struct tw_simulation *s, struct tw_simulated *r, uint32_t *place, struct twin_vector_order *order, struct twin_error *err)
+{
+    const struct tw_simulate_args *a = s->args;
+    const uint32_t ranks = (uint32_t)a->ranks;
+    const uint64_t seed = twin_seed(a->seed, "simulate");
+    uint32_t *arrival = tw_reallocarray(NULL, ranks, 2 * sizeof *arrival), *stands = arrival + ranks;
+    int rc = arrival ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
+    for (uint64_t t = 0; rc == 0 && t < a->trials; t++) {
+        struct twin_shuffle shuffle;
+        uint32_t *p = place + t * ranks;
+        rc = twin_network_time(&s->net, r->algorithm, ranks, (double)a->elements * (double)twin_dtype_size(s->dtype), seed, t, arrival, &r->ring_ranks, &r->seconds[t], err);
+        twin_shuffle_init(&shuffle, ranks, twin_seed_index(seed, "placement/trial", t));
+        for (uint32_t i = 0; i < ranks; i++)
+            stands[i] = s->random_placement ? (uint32_t)twin_shuffle_at(&shuffle, i) : i;
+        for (uint32_t i = 0; rc == 0 && i < ranks; i++)
+            p[i] = stands[r->algorithm == TWIN_ARRIVAL ? arrival[i] : i];
+        order[t] = (struct twin_vector_order){r->algorithm, p};
+    }
+    qsort(r->seconds, a->trials, sizeof *r->seconds, by_value);
+    tw_free(arrival);
+    return rc;
+}
+
+static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const uint64_t *list, struct twin_error *err)
+{
+    const struct tw_simulate_args *a = s->args;
+    const struct numbers numbers = {s, twin_seed(a->seed, "simulate/numbers"), twin_seed(a->seed, "simulate/scales"), (uint32_t)a->ranks};
+    uint32_t *place = tw_reallocarray(NULL, a->trials, a->ranks * sizeof *place);
+    struct twin_vector_order *order = tw_calloc(a->trials, sizeof *order);
+    struct twin_vector_result *result = tw_calloc(a->trials, sizeof *result); /* stays with the answer */
+    r->spread.result = result;
+    r->seconds = tw_calloc(a->trials, sizeof *r->seconds);
+    int rc = place && order && result && r->seconds ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %llu trials of %llu ranks",
+                                                                         (unsigned long long)a->trials, (unsigned long long)a->ranks);
+    if (rc == 0)
+        rc = prepare(s, r, place, order, err);
+    const struct twin_vector_job job = {.dtype = s->dtype, .ranks = (uint32_t)a->ranks, .element = list, .elements = s->sampled, .all = a->elements, .fill = fill,
+        .user = &numbers, .order = order, .orders = a->trials, .threads = a->threads == TW_NOT_GIVEN ? 0 : (unsigned)a->threads, .progress = on_progress,
+        .progress_user = (void *)(uintptr_t)twin_algorithm_name(r->algorithm)};
+    if (rc == 0)
+        rc = twin_vector_spread(&job, result, &r->spread, err);
+    tw_free(place);
+    tw_free(order);
+    return rc;
+}
+
+static int simulate(struct tw_simulation *s)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    uint64_t *list = NULL;
+    int rc = choose_sample(s->args, s, &list, &err);
+    for (size_t i = 0; rc == 0 && i < s->count; i++)
+        rc = simulate_one(s, &s->of[i], list, &err);
+    tw_free(list);
+    return rc == 0 ? tw_simulate_print(s) : tw_trouble(&err, "simulate");
+}
+
+static int run(int argc, char **argv)
+{
+    struct tw_simulate_args a = {.sample = TW_NOT_GIVEN, .threads = TW_NOT_GIVEN};
+    struct tw_operands rest;
+    struct tw_simulation s = {.args = &a};
+    int rc = tw_options_parse(&tw_command_simulate, argc, argv, &a, &rest);
+    if (rc >= 0)
+        return rc;
+    tw_progress_setup(a.quiet);
+    rc = choose(&a, &s);
+    if (rc < 0)
+        rc = load(&a, &s);
+    if (rc < 0)
+        rc = simulate(&s);
+    if (rc == TW_EXIT_TROUBLE && a.json && tw_said()[0])
+        tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.simulate/1", "outcome", "error", "message", tw_json_text(tw_said())));
+    for (size_t i = 0; i < s.count; i++) {
+        tw_free(s.of[i].seconds);
+        tw_free(s.of[i].spread.result);
+    }
+    tw_values_free(&s.values);
+    tw_free(a.algorithm.items);
+    tw_free(a.tensor.items);
+    return rc;
+}
+
+const struct tw_command tw_command_simulate = {
+    "simulate",
+    "simulate an all-reduce of up to 65,536 ranks: its results and its time",
+    synopsis,
+    "Adds the contributions of ranks that exist only here in the order of a collective's algorithm, trial after trial, and says how many different results "
+    "there are and how far they lie from each other and from the exact sum. What changes from trial to trial is where the ranks stand and when messages "
+    "arrive; the numbers stay.\n\n"
+    "Time is that of an alpha-beta model: a message of b bytes takes alpha + b beta and is late by a jitter. Give --alpha and --beta of the network that you "
+    "think of: measured are those of this machine's loopback. Adding costs nothing in it.\n\n"
+    "Where all elements would take too long a random sample of them is looked at, and shares come with 95% intervals. The results depend on the options "
+    "and the seed only, not on machine or threads; measured times do.",
+    options,
+    TW_OPERANDS_NONE,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

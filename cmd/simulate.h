@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_SIMULATE_H
+#define TW_CMD_SIMULATE_H
+/* What simulate.c found, for simulate_report.c. */
+#include "values.h"
+
+#include <twin/spread.h>
+
+struct tw_simulate_args {
+    const char *alpha, *beta, *jitter, *data, *draw, *type, *placement;
+    struct tw_strings algorithm, tensor;
+    uint64_t ranks, elements, trials, sample, seed, threads;
+    bool json, quiet;
+};
+
+/* One algorithm's answer. */
+struct tw_simulated {
+    enum twin_algorithm algorithm;
+    struct twin_vector_spread spread;
+    double *seconds;    /* [trials], ascending */
+    uint32_t ring_ranks; /* of the ring whose messages were drawn */
+};
+
+struct tw_simulation {
+    const struct tw_simulate_args *args;
+    struct twin_network net;
+    bool measured_alpha, measured_beta, random_placement, wide;
+    enum twin_dtype dtype;
+    uint64_t sampled; /* elements looked at */
+    struct tw_values values; /* of --data; n = 0 without */
+    struct tw_simulated of[TWIN_ALGORITHMS];
+    size_t count;
+};
+
+int tw_simulate_print(const struct tw_simulation *s);
+
+#endif

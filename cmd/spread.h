@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_SPREAD_H
+#define TW_CMD_SPREAD_H
+/* What spread.c found, for spread_report.c. */
+#include "values.h"
+
+#include <twin/spread.h>
+
+struct tw_spread_args {
+    const char *home, *precision, *add_in;
+    struct tw_strings tensor;
+    uint64_t ranks, orders, seed;
+    bool json, quiet;
+};
+
+struct tw_spread_found {
+    const struct tw_spread_args *args;
+    char *const *files;
+    size_t file_count;
+    const struct tw_values *values; /* of the first file */
+    enum twin_dtype add_in;
+    enum twin_precision precision;
+    uint32_t ranks;
+    double exact_before; /* exact sum of the numbers before they were rounded to `precision` */
+    struct twin_sum_spread sum;            /* of one file */
+    struct twin_sum_spread *tensor;        /* [values->tensors] of its tensors, when there are several; else NULL */
+    struct twin_vector_spread vector;      /* of several */
+    const struct twin_vector_order *order; /* of its results: named ones, then random ones */
+    size_t named;
+};
+
+int tw_spread_print(const struct tw_spread_found *f);
+
+#endif

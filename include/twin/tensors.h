@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_TENSORS_H
+#define TWIN_TENSORS_H
+/*
+ * Numbers from other people's files: NumPy's .npy and .npz, safetensors, and PyTorch checkpoints (the zip format, and the one
+ * before it). Room: src/formats. docs/internals/formats.md says what is checked.
+ *
+ *     struct twin_tensors *f;
+ *     if (twin_tensors_open("grads.pt", &f, &err) == 0)
+ *         for (size_t i = 0; i < twin_tensors_count(f); i++)
+ *             twin_tensors_read(f, i, 0, twin_tensors_at(f, i)->count, values, &err);
+ *
+ * A file is foreign bytes: nothing in it is executed, nothing is unpacked to the disk, every length is checked before it is
+ * used. Whatever the bytes are, the answer is tensors or an error. A file that changes while it is open gives an error or
+ * other numbers, never a crash (nothing is mapped). A handle belongs to one thread at a time. Since 0.1.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
+#include <twin/fingerprint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum twin_tensors_kind { TWIN_TENSORS_NPY, TWIN_TENSORS_NPZ, TWIN_TENSORS_SAFETENSORS, TWIN_TENSORS_TORCH, TWIN_TENSORS_TORCH_LEGACY };
+
+struct twin_tensors; /* an open file */
+
+/* One tensor. Everything belongs to the file. */
+struct twin_tensors_entry {
+    const char *name;        /* unique. Path in nested containers: a key after '/', "[3]" in a list, "(0)" an argument of an
+                                object; a key that could be taken for something else stands in quotes. .npy: "array" */
+    enum twin_dtype dtype;   /* TWIN_BYTES when `unreadable` says that there is no such type here */
+    const char *stored_as;   /* the type in the file's words: "<f4", "BF16", "torch.HalfStorage" */
+    const char *unreadable;  /* NULL: twin_tensors_read gives the values. Else why not */
+    uint32_t ndim;
+    const int64_t *shape;    /* [ndim] */
+    uint64_t count;          /* elements */
+    uint64_t bytes;          /* of all elements, as twin_tensors_read gives them */
+    size_t alias_of;         /* the first entry that shows the same elements of the same memory; its own index when there is none */
+};
+
+/* Reads the list of tensors (not their values). TWIN_ENOENT, TWIN_EIO, TWIN_ENOMEM, TWIN_EFORMAT (damaged, or none of these
+ * formats), TWIN_ELIMIT (more than 2^20 tensors, lists of more than 256 MiB, containers in containers beyond 100). */
+int twin_tensors_open(const char *path, struct twin_tensors **out, struct twin_error *err);
+/* The same for bytes in memory, which must outlive the handle. name: for messages. */
+int twin_tensors_open_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err);
+void twin_tensors_close(struct twin_tensors *f); /* NULL is allowed */
+
+enum twin_tensors_kind twin_tensors_kind(const struct twin_tensors *f);
+const char *twin_tensors_kind_name(enum twin_tensors_kind kind); /* "PyTorch", ... */
+size_t twin_tensors_count(const struct twin_tensors *f);
+const struct twin_tensors_entry *twin_tensors_at(const struct twin_tensors *f, size_t i); /* in the file's order */
+
+/* What was passed over, for instance objects of classes that are not known here: "numpy.dtype". Names of classes
+ * or files, each once, at most 64. */
+size_t twin_tensors_skipped_count(const struct twin_tensors *f);
+const char *twin_tensors_skipped(const struct twin_tensors *f, size_t i);
+
+/* Elements first to first + n - 1 of tensor i, in row-major order, dense, in this machine's byte order, to out. Going forward
+ * through a compressed tensor is one pass. TWIN_EINVAL (out of range), TWIN_EUNSUPPORTED (`unreadable`), TWIN_EIO,
+ * TWIN_EFORMAT (compressed bytes or checksum are wrong), TWIN_ENOMEM, TWIN_ELIMIT. On an error out may be written in part. */
+int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

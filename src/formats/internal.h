@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_FORMATS_INTERNAL_H
+#define TW_FORMATS_INTERNAL_H
+/* What the readers of this room share. */
+#include <stdbool.h>
+#include <twin/tensors.h>
+
+#include "base.h"
+
+enum {
+    TW_MAX_TENSORS = 1 << 20,
+    TW_MAX_DEPTH = 100,
+};
+#define TW_MAX_LIST ((uint64_t)256 << 20) /* bytes of a header, a central directory or a pickle */
+
+/* The file: by descriptor, or in memory. */
+struct tw_source {
+    int fd; /* -1: in memory */
+    const unsigned char *memory;
+    uint64_t size;
+    const char *name;
+};
+/* Exactly n bytes from `at`; less is TWIN_EFORMAT. */
+int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n, struct twin_error *err);
+
+/* A run of bytes in the file that unpacks to `bytes` bytes. */
+struct tw_piece {
+    uint64_t at, packed, bytes;
+    bool deflated, checked; /* checked: crc is that of the unpacked bytes */
+    uint32_t crc;
+};
+
+/* One tensor as its reader found it. */
+struct tw_found {
+    const char *name, *stored_as, *unreadable; /* kept as they are: arena or static */
+    enum twin_dtype dtype;
+    uint32_t ndim;
+    int64_t shape[TWIN_MAX_NDIM], strides[TWIN_MAX_NDIM]; /* strides in elements, >= 0 */
+    bool dense;                                           /* strides are row-major: they need not be filled */
+    bool swap;                                            /* the bytes of each element (complex: of each part) stand the other way round */
+    struct tw_piece piece;
+    uint64_t offset; /* of the first element, in unpacked bytes of the piece */
+};
+/* Checks everything against the piece and appends. Errors name the tensor. */
+int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin_error *err);
+
+/* Memory that lives as long as the file; NULL when there is none. */
+void *tw_arena(struct twin_tensors *f, size_t bytes);
+char *tw_arena_text(struct twin_tensors *f, const char *s, size_t n);
+int tw_tensors_skip(struct twin_tensors *f, const char *name); /* the first 64 different names are kept; copied */
+
+const struct tw_source *tw_tensors_source(const struct twin_tensors *f);
+
+/* ---- reading packed pieces (piece.c) */
+struct tw_unpack;
+int tw_piece_read(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p, uint64_t at, void *out, size_t n,
+                  struct twin_error *err);
+void tw_unpack_free(struct tw_unpack *u);
+bool tw_can_inflate(void);
+
+/* ---- zip (zip.c) */
+struct tw_zip_entry {
+    const char *name; /* NUL-terminated; holds no other NUL */
+    struct tw_piece piece;
+    const char *unreadable;
+    uint64_t header; /* where its local header stands */
+};
+struct tw_zip {
+    struct tw_zip_entry *entry;
+    size_t count;
+    char *names;
+};
+int tw_zip_open(const struct tw_source *s, struct tw_zip *z, struct twin_error *err);
+void tw_zip_free(struct tw_zip *z);
+const struct tw_zip_entry *tw_zip_find(const struct tw_zip *z, const char *name); /* entries are sorted by name */
+
+/* ---- one reader each */
+int tw_npy_list(struct twin_tensors *f, struct twin_error *err);
+int tw_npz_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_error *err);
+int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err);
+int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle, struct twin_error *err);
+int tw_torch_legacy_list(struct twin_tensors *f, struct twin_error *err);
+bool tw_torch_legacy_is(const unsigned char *start, size_t n);
+
+static inline uint32_t tw_le16(const unsigned char *p) { return p[0] | (uint32_t)p[1] << 8; }
+static inline uint32_t tw_le32(const unsigned char *p) { return tw_le16(p) | tw_le16(p + 2) << 16; }
+static inline uint64_t tw_le64(const unsigned char *p) { return tw_le32(p) | (uint64_t)tw_le32(p + 4) << 32; }
+
+#endif

@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stack machine of pickles (Python's pickletools.py, protocols 2 to 5), without anything that runs. */
+#include "pickle.h"
+
+#include <string.h>
+
+enum { MAX_NODES = 1 << 22, MAX_ITEMS = 1 << 24, NODES = 512 };
+
+/* Nodes in blocks, and the arrays of their items. */
+struct nodes {
+    struct nodes *next;
+    uint32_t used;
+    struct tw_node node[NODES];
+};
+struct text_block { struct text_block *next; char data[]; };
+struct tw_heap {
+    struct nodes *nodes;
+    struct text_block *texts;
+    uint32_t count, items;
+};
+
+struct machine {
+    struct tw_heap *heap;
+    const unsigned char *data;
+    size_t bytes, at;
+    const char *name;
+    struct twin_error *err;
+    struct tw_node **stack; /* NULL: a mark */
+    size_t depth, stack_room;
+    struct tw_node **memo;
+    size_t memo_count, memo_room;
+};
+
+static int fail(struct machine *m, const char *what)
+{
+    return twin_error_set(m->err, TWIN_EFORMAT, "%s: damaged pickle: %s at byte %zu", m->name, what, m->at);
+}
+
+static int no_memory(struct machine *m)
+{
+    return twin_error_set(m->err, TWIN_ENOMEM, "%s: no memory for its list", m->name);
+}
+
+static int too_much(struct machine *m)
+{
+    return twin_error_set(m->err, TWIN_ELIMIT, "%s: its pickle holds more than %d values", m->name, MAX_NODES);
+}
+
+/* ---- values */
+
+static struct tw_node *node(struct machine *m, enum tw_node_kind kind)
+{
+    struct tw_heap *h = m->heap;
+    if (h->count == MAX_NODES) {
+        too_much(m);
+        return NULL;
+    }
+    if (!h->nodes || h->nodes->used == NODES) {
+        struct nodes *b = tw_malloc(sizeof *b);
+        if (!b) {
+            no_memory(m);
+            return NULL;
+        }
+        b->next = h->nodes;
+        b->used = 0;
+        h->nodes = b;
+    }
+    h->count++;
+    struct tw_node *n = &h->nodes->node[h->nodes->used++];
+    *n = (struct tw_node){.kind = (unsigned char)kind};
+    return n;
+}
+
+static int add(struct machine *m, struct tw_node *to, struct tw_node *item)
+{
+    if (m->heap->items == MAX_ITEMS)
+        return too_much(m);
+    if (to->count == to->room) {
+        uint32_t room = to->room ? 2 * to->room : 4;
+        struct tw_node **grown = tw_reallocarray(to->item, room, sizeof(struct tw_node *));
+        if (!grown)
+            return no_memory(m);
+        to->item = grown;
+        to->room = room;
+    }
+    m->heap->items++;
+    to->item[to->count++] = item;
+    return 0;
+}
+
+static int push(struct machine *m, struct tw_node *n)
+{
+    if (m->depth == m->stack_room) {
+        if (m->depth >= MAX_NODES)
+            return too_much(m);
+        size_t room = m->stack_room ? 2 * m->stack_room : 64;
+        struct tw_node **grown = tw_reallocarray(m->stack, room, sizeof(struct tw_node *));
+        if (!grown)
+            return no_memory(m);
+        m->stack = grown;
+        m->stack_room = room;
+    }
+    m->stack[m->depth++] = n;
+    return 0;
+}
+
+static int push_new(struct machine *m, enum tw_node_kind kind, struct tw_node **out)
+{
+    struct tw_node *n = node(m, kind);
+    if (out)
+        *out = n;
+    return n ? push(m, n) : m->err ? m->err->code : TWIN_ENOMEM;
+}
+
+/* The value on top, taken off; NULL when there is none, or a mark. */
+static struct tw_node *pop(struct machine *m)
+{
+    if (m->depth == 0 || !m->stack[m->depth - 1]) {
+        fail(m, "nothing on its stack");
+        return NULL;
+    }
+    return m->stack[--m->depth];
+}
+
+static struct tw_node *top(struct machine *m)
+{
+    if (m->depth == 0 || !m->stack[m->depth - 1]) {
+        fail(m, "nothing on its stack");
+        return NULL;
+    }
+    return m->stack[m->depth - 1];
+}
+
+/* Index of the first value above the last mark; 0: there is no mark. */
+static size_t above_mark(struct machine *m)
+{
+    size_t i = m->depth;
+    while (i > 0 && m->stack[i - 1])
+        i--;
+    if (i == 0)
+        fail(m, "no mark on its stack");
+    return i;
+}
+
+/* ---- what containers take */
+
+static struct tw_node *part(struct machine *m, struct tw_node **slot, enum tw_node_kind kind)
+{
+    if (!*slot)
+        *slot = node(m, kind);
+    return *slot;
+}
+
+static int add_items(struct machine *m, struct tw_node *to, size_t from, bool pairs)
+{
+    if (to->kind == TW_OBJECT)
+        to = pairs ? part(m, &to->dict, TW_DICT) : part(m, &to->list, TW_LIST);
+    if (!to)
+        return m->err ? m->err->code : TWIN_ENOMEM;
+    if (pairs ? to->kind != TW_DICT : to->kind != TW_LIST && to->kind != TW_SET)
+        return fail(m, "items for what holds none");
+    if (pairs && (m->depth - from) % 2)
+        return fail(m, "a key without its value");
+    int rc = 0;
+    for (size_t i = from; rc == 0 && i < m->depth; i++)
+        rc = add(m, to, m->stack[i]);
+    return rc;
+}
+
+/* APPENDS, ADDITEMS, SETITEMS: what stands above the mark goes into what stands below. */
+static int take_marked(struct machine *m, bool pairs)
+{
+    size_t from = above_mark(m);
+    if (from == 0)
+        return TWIN_EFORMAT;
+    if (from < 2 || !m->stack[from - 2])
+        return fail(m, "items without their container");
+    int rc = add_items(m, m->stack[from - 2], from, pairs);
+    m->depth = from - 1;
+    return rc;
+}
+
+/* APPEND, SETITEM */
+static int take_last(struct machine *m, size_t n)
+{
+    if (m->depth <= n)
+        return fail(m, "nothing on its stack");
+    for (size_t i = m->depth - n - 1; i < m->depth; i++)
+        if (!m->stack[i])
+            return fail(m, "a mark where a value should be");
+    int rc = add_items(m, m->stack[m->depth - n - 1], m->depth - n, n == 2);
+    m->depth -= n;
+    return rc;
+}
+
+/* The last n values (or those above the mark, which goes too) as one container. */
+static int gather(struct machine *m, enum tw_node_kind kind, size_t from, size_t keep)
+{
+    struct tw_node *c = node(m, kind);
+    int rc = c ? 0 : m->err ? m->err->code : TWIN_ENOMEM;
+    for (size_t i = from; rc == 0 && i < m->depth; i++)
+        rc = m->stack[i] ? add(m, c, m->stack[i]) : fail(m, "a mark where a value should be");
+    if (rc == 0 && kind == TW_DICT && c->count % 2)
+        rc = fail(m, "a key without its value");
+    m->depth = keep;
+    return rc == 0 ? push(m, c) : rc;
+}
+
+static int gather_marked(struct machine *m, enum tw_node_kind kind)
+{
+    size_t from = above_mark(m);
+    return from == 0 ? TWIN_EFORMAT : gather(m, kind, from, from - 1);
+}
+
+static int gather_last(struct machine *m, enum tw_node_kind kind, size_t n)
+{
+    return m->depth < n ? fail(m, "nothing on its stack") : gather(m, kind, m->depth - n, m->depth - n);
+}
+
+/* ---- reading */
+
+static const unsigned char *take(struct machine *m, uint64_t n)
+{
+    if (n > m->bytes - m->at) {
+        fail(m, "it ends early");
+        return NULL;
+    }
+    const unsigned char *p = m->data + m->at;
+    m->at += n;
+    return p;
+}
+
+/* A length of `width` bytes and as many bytes behind it. */
+static int push_text(struct machine *m, enum tw_node_kind kind, unsigned width)
+{
+    const unsigned char *p = take(m, width);
+    struct tw_node *n;
+    if (!p)
+        return TWIN_EFORMAT;
+    uint64_t length = width == 1 ? p[0] : width == 4 ? tw_le32(p) : tw_le64(p);
+    if (length > UINT32_MAX || !(p = take(m, length)))
+        return fail(m, "a text that is too long");
+    int rc = push_new(m, kind, &n);
+    if (rc == 0) {
+        n->text = (const char *)p;
+        n->count = (uint32_t)length;
+    }
+    return rc;
+}
+
+/* BININT1 and BININT2 have no sign, BININT has one. */
+static int push_number(struct machine *m, unsigned width)
+{
+    const unsigned char *p = take(m, width);
+    struct tw_node *n;
+    if (!p)
+        return TWIN_EFORMAT;
+    int rc = push_new(m, TW_INT, &n);
+    if (rc == 0)
+        n->number = width == 1 ? p[0] : width == 2 ? (int64_t)tw_le16(p) : (int32_t)tw_le32(p);
+    return rc;
+}
+
+/* LONG1, LONG4: little-endian two's complement of any length. */
+static int push_long(struct machine *m, unsigned width)
+{
+    const unsigned char *p = take(m, width);
+    struct tw_node *n;
+    if (!p)
+        return TWIN_EFORMAT;
+    uint32_t length = width == 1 ? p[0] : tw_le32(p);
+    p = take(m, length);
+    if (!p)
+        return TWIN_EFORMAT;
+    int rc = push_new(m, length > 8 ? TW_LARGE : TW_INT, &n);
+    if (rc != 0 || length > 8)
+        return rc;
+    uint64_t v = length && p[length - 1] & 0x80 ? ~(uint64_t)0 : 0;
+    for (uint32_t i = length; i-- > 0;)
+        v = v << 8 | p[i];
+    n->number = (int64_t)v;
+    return 0;
+}
+
+static int push_float(struct machine *m)
+{
+    const unsigned char *p = take(m, 8);
+    struct tw_node *n;
+    uint64_t bits = 0;
+    if (!p)
+        return TWIN_EFORMAT;
+    for (int i = 0; i < 8; i++)
+        bits = bits << 8 | p[i];
+    int rc = push_new(m, TW_FLOAT, &n);
+    if (rc == 0)
+        memcpy(&n->real, &bits, 8);
+    return rc;
+}
+
+static int push_global(struct machine *m, const char *module, size_t a, const char *name, size_t b)
+{
+    struct tw_node *n;
+    if (a + b > 1000)
+        return fail(m, "the name of a class is too long");
+    struct text_block *t = tw_malloc(sizeof *t + a + b + 2);
+    if (!t)
+        return no_memory(m);
+    t->next = m->heap->texts;
+    m->heap->texts = t;
+    memcpy(t->data, module, a);
+    t->data[a] = '.';
+    memcpy(t->data + a + 1, name, b);
+    t->data[a + b + 1] = '\0';
+    int rc = push_new(m, TW_GLOBAL, &n);
+    if (rc == 0) {
+        n->text = t->data;
+        n->count = (uint32_t)(a + b + 1);
+    }
+    return rc;
+}
+
+static int read_global(struct machine *m)
+{
+    const char *start[2];
+    size_t n[2];
+    for (int i = 0; i < 2; i++) {
+        const unsigned char *p = m->data + m->at, *end = memchr(p, '\n', m->bytes - m->at);
+        if (!end)
+            return fail(m, "the name of a class does not end");
+        start[i] = (const char *)p;
+        n[i] = (size_t)(end - p);
+        m->at += n[i] + 1;
+    }
+    return push_global(m, start[0], n[0], start[1], n[1]);
+}
+
+static int stack_global(struct machine *m)
+{
+    struct tw_node *name = pop(m), *module = name ? pop(m) : NULL;
+    if (!module)
+        return TWIN_EFORMAT;
+    if (name->kind != TW_TEXT || module->kind != TW_TEXT)
+        return fail(m, "the name of a class is no text");
+    return push_global(m, module->text, module->count, name->text, name->count);
+}
+
+/* ---- what would run */
+
+/* Containers of the standard library are what they hold. */
+static int reduce(struct machine *m, struct tw_node *function, struct tw_node *arguments)
+{
+    struct tw_node *n;
+    if (function->kind == TW_GLOBAL && arguments->kind == TW_TUPLE) {
+        static const char *const dicts[] = {"collections.OrderedDict", "collections.defaultdict", "collections.Counter", "builtins.dict"};
+        for (size_t i = 0; i < sizeof dicts / sizeof *dicts; i++)
+            if (tw_node_is(function, TW_GLOBAL, dicts[i]) && (arguments->count == 0 || i == 1))
+                return push_new(m, TW_DICT, NULL);
+        static const char *const sets[] = {"builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset"};
+        for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+            if (tw_node_is(function, TW_GLOBAL, sets[i]) && arguments->count == 1 && arguments->item[0]->kind == TW_LIST)
+                return push(m, arguments->item[0]);
+        if (tw_node_is(function, TW_GLOBAL, "torch.Size") && arguments->count == 1 && arguments->item[0]->kind == TW_TUPLE)
+            return push(m, arguments->item[0]);
+    }
+    int rc = push_new(m, TW_OBJECT, &n);
+    if (rc == 0)
+        rc = add(m, n, function);
+    if (rc == 0)
+        rc = add(m, n, arguments);
+    return rc;
+}
+
+static int call(struct machine *m)
+{
+    struct tw_node *arguments = pop(m), *function = arguments ? pop(m) : NULL;
+    return function ? reduce(m, function, arguments) : TWIN_EFORMAT;
+}
+
+static int call_with_names(struct machine *m) /* NEWOBJ_EX: class, arguments, named arguments */
+{
+    struct tw_node *named = pop(m), *arguments = named ? pop(m) : NULL, *function = arguments ? pop(m) : NULL;
+    if (!function)
+        return TWIN_EFORMAT;
+    int rc = reduce(m, function, arguments);
+    return rc == 0 && m->stack[m->depth - 1]->kind == TW_OBJECT ? add(m, m->stack[m->depth - 1], named) : rc;
+}
+
+/* The attributes of a dict (a state_dict's _metadata) hold no tensors. */
+static int build(struct machine *m)
+{
+    struct tw_node *state = pop(m), *of = state ? top(m) : NULL;
+    if (!of)
+        return TWIN_EFORMAT;
+    if (of->kind == TW_OBJECT)
+        of->state = state;
+    return 0;
+}
+
+static int persistent(struct machine *m)
+{
+    struct tw_node *id = pop(m), *n;
+    if (!id)
+        return TWIN_EFORMAT;
+    int rc = push_new(m, TW_PERSISTENT, &n);
+    return rc == 0 ? add(m, n, id) : rc;
+}
+
+/* ---- the memo */
+
+static int put(struct machine *m, uint64_t i)
+{
+    struct tw_node *n = top(m);
+    if (!n)
+        return TWIN_EFORMAT;
+    if (i >= MAX_NODES)
+        return too_much(m);
+    if (i >= m->memo_room) {
+        size_t room = m->memo_room ? m->memo_room : 64;
+        while (room <= i)
+            room *= 2;
+        struct tw_node **grown = tw_reallocarray(m->memo, room, sizeof(struct tw_node *));
+        if (!grown)
+            return no_memory(m);
+        memset(grown + m->memo_room, 0, (room - m->memo_room) * sizeof(struct tw_node *));
+        m->memo = grown;
+        m->memo_room = room;
+    }
+    m->memo_count += !m->memo[i];
+    m->memo[i] = n;
+    return 0;
+}
+
+static int get(struct machine *m, uint64_t i)
+{
+    return i < m->memo_room && m->memo[i] ? push(m, m->memo[i]) : fail(m, "a value that was not kept");
+}
+
+static int with_index(struct machine *m, unsigned width, int (*f)(struct machine *, uint64_t))
+{
+    const unsigned char *p = take(m, width);
+    return p ? f(m, width == 1 ? p[0] : tw_le32(p)) : TWIN_EFORMAT;
+}
+
+/* ---- the machine */
+
+static int push_truth(struct machine *m, bool yes)
+{
+    struct tw_node *n;
+    int rc = push_new(m, TW_TRUTH, &n);
+    if (rc == 0)
+        n->number = yes;
+    return rc;
+}
+
+static int step(struct machine *m, unsigned char op)
+{
+    switch (op) {
+    case 0x80: return take(m, 1) ? 0 : TWIN_EFORMAT; /* PROTO */
+    case 0x95: return take(m, 8) ? 0 : TWIN_EFORMAT; /* FRAME: only a hint for buffering */
+    case '(': return push(m, NULL);
+    case '0':
+        if (m->depth == 0)
+            return fail(m, "nothing on its stack");
+        m->depth--;
+        return 0;
+    case '1': {
+        size_t from = above_mark(m);
+        m->depth = from ? from - 1 : 0;
+        return from ? 0 : TWIN_EFORMAT;
+    }
+    case '2': return top(m) ? push(m, top(m)) : TWIN_EFORMAT;
+    case 'N': return push_new(m, TW_NONE, NULL);
+    case 0x88: return push_truth(m, true);
+    case 0x89: return push_truth(m, false);
+    case 'J': return push_number(m, 4);
+    case 'K': return push_number(m, 1);
+    case 'M': return push_number(m, 2);
+    case 0x8a: return push_long(m, 1);
+    case 0x8b: return push_long(m, 4);
+    case 'G': return push_float(m);
+    case 'X': return push_text(m, TW_TEXT, 4);
+    case 0x8c: return push_text(m, TW_TEXT, 1);
+    case 0x8d: return push_text(m, TW_TEXT, 8);
+    case 'T': return push_text(m, TW_OCTETS, 4);
+    case 'U': return push_text(m, TW_OCTETS, 1);
+    case 'B': return push_text(m, TW_OCTETS, 4);
+    case 'C': return push_text(m, TW_OCTETS, 1);
+    case 0x8e: return push_text(m, TW_OCTETS, 8);
+    case 0x96: return push_text(m, TW_OCTETS, 8);
+    case ')': return push_new(m, TW_TUPLE, NULL);
+    case ']': return push_new(m, TW_LIST, NULL);
+    case '}': return push_new(m, TW_DICT, NULL);
+    case 0x8f: return push_new(m, TW_SET, NULL);
+    case 0x85: return gather_last(m, TW_TUPLE, 1);
+    case 0x86: return gather_last(m, TW_TUPLE, 2);
+    case 0x87: return gather_last(m, TW_TUPLE, 3);
+    case 't': return gather_marked(m, TW_TUPLE);
+    case 'l': return gather_marked(m, TW_LIST);
+    case 'd': return gather_marked(m, TW_DICT);
+    case 0x91: return gather_marked(m, TW_SET);
+    case 'a': return take_last(m, 1);
+    case 's': return take_last(m, 2);
+    case 'e':
+    case 0x90: return take_marked(m, false);
+    case 'u': return take_marked(m, true);
+    case 'q': return with_index(m, 1, put);
+    case 'r': return with_index(m, 4, put);
+    case 0x94: return put(m, m->memo_count);
+    case 'h': return with_index(m, 1, get);
+    case 'j': return with_index(m, 4, get);
+    case 'c': return read_global(m);
+    case 0x93: return stack_global(m);
+    case 'Q': return persistent(m);
+    case 'R':
+    case 0x81: return call(m); /* REDUCE, NEWOBJ */
+    case 0x92: return call_with_names(m);
+    case 'b': return build(m);
+    default:
+        return twin_error_set(m->err, TWIN_EFORMAT, "%s: damaged pickle, or of a protocol that is not read (2 to 5 are): operation 0x%02x at byte %zu",
+                              m->name, op, m->at - 1);
+    }
+}
+
+int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes, size_t *at, const char *name, struct tw_node **out,
+                   struct twin_error *err)
+{
+    struct twin_error own = TWIN_ERROR_INIT;
+    struct machine m = {.data = data, .bytes = bytes, .at = *at, .name = name, .err = &own};
+    int rc = 0;
+    if (!p->heap)
+        p->heap = tw_calloc(1, sizeof *p->heap);
+    m.heap = p->heap;
+    if (!m.heap)
+        rc = no_memory(&m);
+    while (rc == 0) {
+        const unsigned char *op = take(&m, 1);
+        if (!op) {
+            rc = TWIN_EFORMAT;
+        } else if (*op == '.') {
+            *out = pop(&m);
+            if (!*out)
+                rc = TWIN_EFORMAT;
+            break;
+        } else {
+            rc = step(&m, *op);
+        }
+    }
+    *at = m.at;
+    tw_free(m.stack);
+    tw_free(m.memo);
+    return rc != 0 ? twin_error_set(err, own.code ? own.code : rc, "%s", own.message) : 0;
+}
+
+void tw_pickle_free(struct tw_pickle *p)
+{
+    if (!p->heap)
+        return;
+    for (struct nodes *b = p->heap->nodes, *next; b; b = next) {
+        next = b->next;
+        for (uint32_t i = 0; i < b->used; i++)
+            if (b->node[i].room)
+                tw_free(b->node[i].item);
+        tw_free(b);
+    }
+    for (struct text_block *t = p->heap->texts, *next; t; t = next) {
+        next = t->next;
+        tw_free(t);
+    }
+    tw_free(p->heap);
+    p->heap = NULL;
+}
+
+bool tw_node_is(const struct tw_node *n, enum tw_node_kind kind, const char *text)
+{
+    return n && n->kind == kind && n->count == strlen(text) && memcmp(n->text, text, n->count) == 0;
+}
+
+struct tw_node *tw_node_item(const struct tw_node *n, uint32_t i)
+{
+    return n && n->kind >= TW_TUPLE && n->kind != TW_GLOBAL && i < n->count ? n->item[i] : NULL;
+}

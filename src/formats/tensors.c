@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An open file: which format it is, the list of its tensors, and their values. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_WHOLE ((uint64_t)16 << 30) /* bytes that are held to put elements that lie apart into order */
+
+struct stored {
+    struct twin_tensors_entry entry;
+    const int64_t *strides; /* NULL: dense */
+    bool swap;
+    struct tw_piece piece;
+    uint64_t offset, span; /* in the unpacked piece: first byte, bytes from the first element to the end of the last */
+};
+
+struct block {
+    struct block *next;
+    size_t used, room;
+    max_align_t data[];
+};
+
+struct twin_tensors {
+    struct tw_source source;
+    enum twin_tensors_kind kind;
+    struct stored *tensor;
+    size_t count, room;
+    const char **skipped;
+    size_t skipped_count;
+    size_t *by_place; /* hash table of first entries, index + 1, by what they show */
+    size_t places;
+    struct block *memory;
+    struct tw_unpack *unpack;
+    unsigned char *whole; /* the span of tensor whole_of, which is not dense */
+    size_t whole_of;
+};
+
+/* ---- memory and lists */
+
+void *tw_arena(struct twin_tensors *f, size_t bytes)
+{
+    enum { ROOM = 1 << 16 };
+    struct block *b = f->memory;
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    bytes = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
+    if (!b || b->room - b->used < bytes) {
+        size_t room = bytes > ROOM ? bytes : ROOM;
+        b = tw_malloc(sizeof *b + room);
+        if (!b)
+            return NULL;
+        *b = (struct block){.next = f->memory, .room = room};
+        f->memory = b;
+    }
+    void *p = (char *)b->data + b->used;
+    b->used += bytes;
+    return p;
+}
+
+char *tw_arena_text(struct twin_tensors *f, const char *s, size_t n)
+{
+    char *copy = tw_arena(f, n + 1);
+    if (copy) {
+        memcpy(copy, s, n);
+        copy[n] = '\0';
+    }
+    return copy;
+}
+
+int tw_tensors_skip(struct twin_tensors *f, const char *name)
+{
+    enum { MAX_NAMES = 64 };
+    for (size_t i = 0; i < f->skipped_count; i++)
+        if (strcmp(f->skipped[i], name) == 0)
+            return 0;
+    if (f->skipped_count == MAX_NAMES)
+        return 0;
+    const char **grown = tw_reallocarray(f->skipped, f->skipped_count + 1, sizeof *grown);
+    if (grown)
+        f->skipped = grown;
+    char *copy = grown ? tw_arena_text(f, name, strlen(name)) : NULL;
+    if (!copy)
+        return TWIN_ENOMEM;
+    f->skipped[f->skipped_count++] = copy;
+    return 0;
+}
+
+const struct tw_source *tw_tensors_source(const struct twin_tensors *f)
+{
+    return &f->source;
+}
+
+/* ---- adding a tensor */
+
+/* Elements and span in elements of a shape; false when they do not fit. */
+static bool measure(const struct tw_found *t, uint64_t *count, uint64_t *span)
+{
+    *count = 1;
+    *span = 1;
+    bool empty = false;
+    for (uint32_t d = 0; d < t->ndim; d++)
+        empty |= t->shape[d] == 0;
+    for (uint32_t d = 0; d < t->ndim; d++) {
+        if (t->shape[d] < 0 || (!t->dense && t->strides[d] < 0))
+            return false;
+        if (empty)
+            continue;
+        if (__builtin_mul_overflow(*count, (uint64_t)t->shape[d], count))
+            return false;
+        uint64_t far;
+        if (!t->dense && (__builtin_mul_overflow((uint64_t)t->shape[d] - 1, (uint64_t)t->strides[d], &far) || __builtin_add_overflow(*span, far, span)))
+            return false;
+    }
+    if (empty)
+        *count = *span = 0;
+    else if (t->dense)
+        *span = *count;
+    return *count <= INT64_MAX / 16 && *span <= INT64_MAX / 16;
+}
+
+static bool is_row_major(const struct tw_found *t)
+{
+    int64_t expected = 1;
+    for (uint32_t d = t->ndim; d-- > 0;) {
+        if (t->shape[d] == 0)
+            return true;
+        if (t->shape[d] != 1 && t->strides[d] != expected)
+            return false;
+        expected *= t->shape[d];
+    }
+    return true;
+}
+
+static uint64_t place_hash(const struct stored *s)
+{
+    uint64_t h = tw_mix64(s->piece.at ^ tw_mix64(s->offset) ^ (uint64_t)s->entry.dtype << 56);
+    for (uint32_t d = 0; d < s->entry.ndim; d++)
+        h = tw_mix64(h ^ (uint64_t)s->entry.shape[d]);
+    return h;
+}
+
+static bool same_place(const struct stored *a, const struct stored *b)
+{
+    size_t n = a->entry.ndim * sizeof(int64_t);
+    return a->piece.at == b->piece.at && a->offset == b->offset && a->entry.dtype == b->entry.dtype && a->entry.ndim == b->entry.ndim &&
+           a->swap == b->swap && memcmp(a->entry.shape, b->entry.shape, n) == 0 && !a->strides == !b->strides &&
+           (!a->strides || memcmp(a->strides, b->strides, n) == 0);
+}
+
+static int grow(struct twin_tensors *f, struct twin_error *err)
+{
+    if (f->count == TW_MAX_TENSORS)
+        return twin_error_set(err, TWIN_ELIMIT, "%s: more than %d tensors", f->source.name, TW_MAX_TENSORS);
+    size_t room = f->room ? 2 * f->room : 16;
+    struct stored *grown = tw_reallocarray(f->tensor, room, sizeof *grown);
+    if (grown)
+        f->tensor = grown;
+    size_t *table = tw_calloc(2 * room, sizeof *table);
+    if (!grown || !table) {
+        tw_free(table);
+        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", f->source.name);
+    }
+    tw_free(f->by_place);
+    f->by_place = table;
+    f->places = 2 * room;
+    f->room = room;
+    for (size_t i = 0; i < f->count; i++)
+        if (f->tensor[i].entry.alias_of == i) {
+            size_t at = place_hash(&f->tensor[i]) % f->places;
+            while (table[at])
+                at = (at + 1) % f->places;
+            table[at] = i + 1;
+        }
+    return 0;
+}
+
+/* The first entry that shows the same, or the new one's own index, which is noted. Nothing shares an empty tensor. */
+static size_t find_alias(struct twin_tensors *f, const struct stored *s)
+{
+    if (s->entry.count == 0 || s->entry.unreadable)
+        return f->count;
+    size_t at = place_hash(s) % f->places;
+    for (; f->by_place[at]; at = (at + 1) % f->places)
+        if (same_place(&f->tensor[f->by_place[at] - 1], s))
+            return f->by_place[at] - 1;
+    f->by_place[at] = f->count + 1;
+    return f->count;
+}
+
+int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin_error *err)
+{
+    uint64_t count, span, size = twin_dtype_size(t->dtype);
+    if (t->ndim > TWIN_MAX_NDIM || !measure(t, &count, &span))
+        return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s has an impossible shape", f->source.name, t->name);
+    if (f->count == f->room) {
+        int rc = grow(f, err);
+        if (rc != 0)
+            return rc;
+    }
+    struct stored s = {.swap = t->swap && size > 1, .piece = t->piece, .offset = t->offset, .span = span * size};
+    const char *why = t->unreadable;
+    if (!why && (t->offset > t->piece.bytes || s.span > t->piece.bytes - t->offset))
+        return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s needs %llu bytes from byte %llu on, but only %llu are stored", f->source.name, t->name,
+                              (unsigned long long)s.span, (unsigned long long)t->offset, (unsigned long long)t->piece.bytes);
+    if (!why && count * size > MAX_WHOLE && count > 64 * span)
+        why = "it repeats a few stored elements very often";
+    s.entry = (struct twin_tensors_entry){.name = t->name, .stored_as = t->stored_as, .dtype = t->dtype,
+        .unreadable = why, .ndim = t->ndim, .count = count, .bytes = count * size};
+    bool dense = t->dense || is_row_major(t);
+    int64_t *numbers = tw_arena(f, (2 * t->ndim + 1) * sizeof *numbers);
+    if (!numbers)
+        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", f->source.name);
+    memcpy(numbers, t->shape, t->ndim * sizeof *numbers);
+    s.entry.shape = numbers;
+    if (!dense) {
+        memcpy(numbers + t->ndim, t->strides, t->ndim * sizeof *numbers);
+        s.strides = numbers + t->ndim;
+    }
+    s.entry.alias_of = find_alias(f, &s);
+    f->tensor[f->count++] = s;
+    return 0;
+}
+
+/* ---- opening */
+
+static int list_zip(struct twin_tensors *f, struct twin_error *err)
+{
+    struct tw_zip z;
+    const char *pickle = NULL;
+    int rc = tw_zip_open(&f->source, &z, err);
+    if (rc != 0)
+        return rc;
+    bool arrays = false;
+    for (size_t i = 0; i < z.count; i++) {
+        const char *slash = strchr(z.entry[i].name, '/');
+        if (slash && strcmp(slash, "/data.pkl") == 0 && !pickle)
+            pickle = z.entry[i].name;
+        arrays |= tw_ends(z.entry[i].name, ".npy");
+    }
+    if (pickle) {
+        f->kind = TWIN_TENSORS_TORCH;
+        rc = tw_torch_list(f, &z, pickle, err);
+    } else if (arrays || z.count == 0) {
+        f->kind = TWIN_TENSORS_NPZ;
+        rc = tw_npz_list(f, &z, err);
+    } else {
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: a zip file that is neither a PyTorch checkpoint (no data.pkl in it) nor .npz (no .npy in it)", f->source.name);
+    }
+    tw_zip_free(&z);
+    return rc;
+}
+
+static int unknown(const struct tw_source *s, const unsigned char *b, size_t n, struct twin_error *err)
+{
+    const char *found = n == 0                                      ? "an empty file"
+                        : n >= 4 && memcmp(b, "\x89HDF", 4) == 0    ? "HDF5"
+                        : n >= 2 && memcmp(b, "\x1f\x8b", 2) == 0   ? "gzip: unpack it first"
+                        : n >= 2 && b[0] == 0x80 && b[1] <= 5       ? "a Python pickle, which is a program; save with numpy.save, torch.save or safetensors"
+                        : n >= 4 && memcmp(b, "TWV1", 4) == 0       ? "recorded values of a transplant, which twinrun alone reads"
+                        : n >= 2 && b[0] == '#' && b[1] == '!'      ? "a script"
+                                                                    : "something else";
+    return twin_error_set(err, TWIN_EFORMAT, "%s: expected .npy, .npz, .safetensors or a PyTorch checkpoint, found %s", s->name, found);
+}
+
+static int list(struct twin_tensors *f, struct twin_error *err)
+{
+    unsigned char start[32];
+    size_t n = f->source.size < sizeof start ? (size_t)f->source.size : sizeof start;
+    int rc = tw_source_read(&f->source, 0, start, n, err);
+    if (rc != 0)
+        return rc;
+    if (n >= 6 && memcmp(start, "\x93NUMPY", 6) == 0) {
+        f->kind = TWIN_TENSORS_NPY;
+        return tw_npy_list(f, err);
+    }
+    if (n >= 4 && (memcmp(start, "PK\3\4", 4) == 0 || memcmp(start, "PK\5\6", 4) == 0))
+        return list_zip(f, err);
+    if (tw_torch_legacy_is(start, n)) {
+        f->kind = TWIN_TENSORS_TORCH_LEGACY;
+        return tw_torch_legacy_list(f, err);
+    }
+    if (n >= 10 && start[8] == '{') {
+        f->kind = TWIN_TENSORS_SAFETENSORS;
+        return tw_safetensors_list(f, err);
+    }
+    return unknown(&f->source, start, n, err);
+}
+
+static int open_source(const struct tw_source *s, struct twin_tensors **out, struct twin_error *err)
+{
+    struct twin_tensors *f = tw_calloc(1, sizeof *f);
+    int rc = 0;
+    *out = NULL;
+    if (!f) {
+        if (s->fd >= 0)
+            close(s->fd);
+        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
+    }
+    f->source = *s;
+    f->source.name = tw_arena_text(f, s->name, strlen(s->name));
+    if (!f->source.name) {
+        f->source.name = "";
+        rc = twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
+    }
+    if (rc == 0)
+        rc = list(f, err);
+    if (rc != 0) {
+        twin_tensors_close(f);
+        return rc;
+    }
+    *out = f;
+    return 0;
+}
+
+int twin_tensors_open(const char *path, struct twin_tensors **out, struct twin_error *err)
+{
+    struct stat st;
+    struct tw_source s = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .name = path}; /* a FIFO must not hold us up */
+    *out = NULL;
+    if (s.fd < 0)
+        return twin_error_system(err, "%s: cannot open", path);
+    if (fstat(s.fd, &st) != 0) {
+        int rc = twin_error_system(err, "%s", path);
+        close(s.fd);
+        return rc;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        close(s.fd);
+        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, found %s", path, S_ISDIR(st.st_mode) ? "a folder" : "a device, pipe or socket");
+    }
+    s.size = (uint64_t)st.st_size;
+    return open_source(&s, out, err);
+}
+
+int twin_tensors_open_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err)
+{
+    const struct tw_source s = {.fd = -1, .memory = data, .size = bytes, .name = name};
+    return open_source(&s, out, err);
+}
+
+void twin_tensors_close(struct twin_tensors *f)
+{
+    if (!f)
+        return;
+    if (f->source.fd >= 0)
+        close(f->source.fd);
+    tw_unpack_free(f->unpack);
+    tw_free(f->whole);
+    tw_free(f->tensor);
+    tw_free(f->by_place);
+    for (struct block *b = f->memory, *next; b; b = next) {
+        next = b->next;
+        tw_free(b);
+    }
+    tw_free(f->skipped);
+    tw_free(f);
+}
+
+/* ---- looking */
+
+enum twin_tensors_kind twin_tensors_kind(const struct twin_tensors *f)
+{
+    return f->kind;
+}
+
+const char *twin_tensors_kind_name(enum twin_tensors_kind kind)
+{
+    static const char *const names[] = {".npy", ".npz", "safetensors", "PyTorch", "PyTorch, old format"};
+    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
+}
+
+size_t twin_tensors_count(const struct twin_tensors *f)
+{
+    return f->count;
+}
+
+const struct twin_tensors_entry *twin_tensors_at(const struct twin_tensors *f, size_t i)
+{
+    return i < f->count ? &f->tensor[i].entry : NULL;
+}
+
+size_t twin_tensors_skipped_count(const struct twin_tensors *f)
+{
+    return f->skipped_count;
+}
+
+const char *twin_tensors_skipped(const struct twin_tensors *f, size_t i)
+{
+    return i < f->skipped_count ? f->skipped[i] : NULL;
+}
+
+/* ---- values */
+
+static void swap_bytes(unsigned char *p, uint64_t n, enum twin_dtype dtype)
+{
+    size_t part = twin_dtype_size(dtype);
+    if (dtype == TWIN_C64 || dtype == TWIN_C128) {
+        part /= 2;
+        n *= 2;
+    }
+    for (uint64_t i = 0; i < n; i++, p += part)
+        for (size_t a = 0, b = part - 1; a < b; a++, b--) {
+            unsigned char t = p[a];
+            p[a] = p[b];
+            p[b] = t;
+        }
+}
+
+/* Elements that lie apart: the span is held in memory. */
+static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
+{
+    const struct stored *s = &f->tensor[i];
+    if (f->whole && f->whole_of == i)
+        return 0;
+    tw_free(f->whole);
+    f->whole = NULL;
+    if (s->span > MAX_WHOLE)
+        return twin_error_set(err, TWIN_ELIMIT, "%s: tensor %s lies in %llu bytes that are not in row-major order; at most %llu are sorted", f->source.name,
+                              s->entry.name, (unsigned long long)s->span, (unsigned long long)MAX_WHOLE);
+    unsigned char *p = tw_malloc(s->span + 1);
+    if (!p)
+        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for tensor %s (%llu bytes)", f->source.name, s->entry.name, (unsigned long long)s->span);
+    int rc = tw_piece_read(&f->source, &f->unpack, &s->piece, s->offset, p, s->span, err);
+    if (rc != 0) {
+        tw_free(p);
+        return rc;
+    }
+    f->whole = p;
+    f->whole_of = i;
+    return 0;
+}
+
+static void gather(const struct stored *s, const unsigned char *from, uint64_t first, uint64_t n, unsigned char *out)
+{
+    const struct twin_tensors_entry *e = &s->entry;
+    const size_t size = twin_dtype_size(e->dtype);
+    int64_t index[TWIN_MAX_NDIM];
+    uint64_t at = 0;
+    for (uint32_t d = e->ndim; d-- > 0;) {
+        index[d] = (int64_t)(first % (uint64_t)e->shape[d]);
+        first /= (uint64_t)e->shape[d];
+        at += (uint64_t)(index[d] * s->strides[d]);
+    }
+    for (uint64_t i = 0; i < n; i++, out += size) {
+        memcpy(out, from + at * size, size);
+        for (uint32_t d = e->ndim; d-- > 0;) {
+            at += (uint64_t)s->strides[d];
+            if (++index[d] < e->shape[d])
+                break;
+            at -= (uint64_t)(e->shape[d] * s->strides[d]);
+            index[d] = 0;
+        }
+    }
+}
+
+int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err)
+{
+    int rc = 0;
+    if (i >= f->count)
+        return twin_error_set(err, TWIN_EINVAL, "%s has %zu tensors; number %zu was asked for", f->source.name, f->count, i);
+    const struct stored *s = &f->tensor[i];
+    const struct twin_tensors_entry *e = &s->entry;
+    if (e->unreadable)
+        return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: tensor %s cannot be read: %s", f->source.name, e->name, e->unreadable);
+    if (first > e->count || n > e->count - first)
+        return twin_error_set(err, TWIN_EINVAL, "%s: tensor %s has %llu elements", f->source.name, e->name, (unsigned long long)e->count);
+    if (n == 0)
+        return 0;
+    if (s->strides) {
+        rc = hold(f, i, err);
+        if (rc == 0)
+            gather(s, f->whole, first, n, out);
+    } else {
+        size_t size = twin_dtype_size(e->dtype);
+        rc = tw_piece_read(&f->source, &f->unpack, &s->piece, s->offset + first * size, out, n * size, err);
+    }
+    if (rc == 0 && s->swap)
+        swap_bytes(out, n, e->dtype);
+    return rc;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One sum over all numbers, in many orders. */
+#include "adding.h"
+#include "threads.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/random.h>
+#include <twin/stats.h>
+
+enum { RING_STARTS = 64 }; /* chunks of the ring that are tried */
+
+struct task {
+    const struct tw_adder *add;
+    const struct twin_sum_options *o;
+    void *numbers;      /* as held */
+    void *copy[64];     /* of each thread, to be shuffled */
+    uint64_t n, *seed;
+    double *out;
+};
+
+/* ---- exact */
+
+static int exact_of(const struct task *t, struct twin_sum_spread *s, struct twin_acc *sum, struct twin_error *err)
+{
+    struct twin_acc size;
+    const enum twin_dtype held = t->add->size == 8 ? TWIN_F64 : TWIN_F32;
+    twin_acc_init(sum);
+    twin_acc_init(&size);
+    int rc = twin_acc_add(sum, held, t->numbers, (int64_t)t->n, err);
+    if (rc == 0)
+        rc = twin_acc_add_abs(&size, held, t->numbers, (int64_t)t->n, err);
+    if (rc != 0)
+        return rc;
+    s->exact = twin_acc_f64(sum);
+    s->condition = twin_acc_f64(&size) / fabs(s->exact);
+    return tw_rounded(sum, t->o->dtype, &s->exact_rounded, err);
+}
+
+/* Value - exact without rounding what cancels. */
+static double off(const struct twin_acc *exact, double value)
+{
+    struct twin_acc difference = *exact;
+    double minus = -value, d;
+    if (!isfinite(value) || twin_acc_add(&difference, TWIN_F64, &minus, 1, NULL) != 0)
+        return NAN;
+    d = twin_acc_f64(&difference);
+    return d == 0 ? 0 : -d;
+}
+
+/* ---- named orders */
+
+static void name(struct twin_sum_spread *s, const char *order, double value)
+{
+    struct twin_ordered_sum *r = &s->named[s->named_count++];
+    snprintf(r->order, sizeof r->order, "%s", order);
+    r->value = value;
+}
+
+static double chain(const struct task *t, void (*f)(const void *, size_t, void *), const void *x, uint64_t n)
+{
+    double room = 0; /* for a double or a float */
+    t->add->set(&room, 0, -0.0);
+    f(x, (size_t)n, &room);
+    return t->add->get(&room, 0);
+}
+
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int by_float(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Each worker adds its piece; then the P partial sums go together. */
+static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
+{
+    static const enum twin_algorithm tried[] = {TWIN_RANK_ORDER, TWIN_TREE, TWIN_DOUBLE_TREE, TWIN_RECURSIVE_DOUBLING};
+    const uint32_t ranks = t->o->workers;
+    char *part = tw_calloc(2 * (size_t)ranks, t->add->size), *turned = part + ranks * t->add->size;
+    double room = 0, low = INFINITY, high = -INFINITY;
+    struct tw_program p = {0};
+    int rc = part ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u workers", ranks);
+    for (uint32_t r = 0; rc == 0 && r < ranks; r++) {
+        __extension__ typedef unsigned __int128 wide;
+        uint64_t from = (uint64_t)((wide)t->n * r / ranks), to = (uint64_t)((wide)t->n * (r + 1) / ranks);
+        t->add->set(part, r, chain(t, t->add->chain, (char *)t->numbers + from * t->add->size, to - from));
+    }
+    for (size_t i = 0; rc == 0 && i < sizeof tried / sizeof *tried; i++) {
+        rc = tw_program_make(tried[i], ranks, 0, &p, err);
+        if (rc == 0) {
+            t->add->single(&p, part, &room);
+            name(s, twin_algorithm_name(tried[i]), t->add->get(&room, 0));
+        }
+        tw_program_free(&p);
+    }
+    const uint32_t starts = ranks < RING_STARTS ? ranks : RING_STARTS;
+    for (uint32_t i = 0; rc == 0 && i < starts; i++) {
+        uint32_t from = (uint32_t)((uint64_t)ranks * i / starts);
+        memcpy(turned, part + from * t->add->size, (ranks - from) * t->add->size);
+        memcpy(turned + (ranks - from) * t->add->size, part, from * t->add->size);
+        double v = chain(t, t->add->chain, turned, ranks);
+        low = fmin(low, v);
+        high = fmax(high, v);
+    }
+    if (rc == 0) {
+        name(s, "ring, lowest chunk", low);
+        name(s, "ring, highest chunk", high);
+    }
+    tw_free(part);
+    return rc;
+}
+
+static int named(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
+{
+    name(s, "as stored", chain(t, t->add->chain, t->numbers, t->n));
+    name(s, "last first", chain(t, t->add->chain_back, t->numbers, t->n));
+    if (t->o->sorted && t->n > 0) {
+        memcpy(t->copy[0], t->numbers, t->n * t->add->size);
+        qsort(t->copy[0], t->n, t->add->size, t->add->size == 8 ? by_double : by_float);
+        name(s, "ascending", chain(t, t->add->chain, t->copy[0], t->n));
+        name(s, "descending", chain(t, t->add->chain_back, t->copy[0], t->n));
+        s->named[s->named_count - 1].sorted = s->named[s->named_count - 2].sorted = true;
+    }
+    return t->o->workers ? workers(t, s, err) : 0;
+}
+
+/* ---- random orders */
+
+static int shuffle(void *user, unsigned thread, uint64_t i, struct twin_error *err)
+{
+    struct task *t = user;
+    double room = 0;
+    (void)err;
+    memcpy(t->copy[thread], t->numbers, t->n * t->add->size);
+    t->add->set(&room, 0, -0.0);
+    t->add->shuffled(t->copy[thread], (size_t)t->n, twin_seed_index(t->o->seed, "spread/order", i), &room);
+    t->out[i] = t->add->get(&room, 0);
+    return 0;
+}
+
+static int by_bits(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(double));
+}
+
+static int count_distinct(const double *x, uint64_t n, uint64_t *distinct)
+{
+    double *sorted = tw_malloc(n * sizeof *sorted + 1);
+    if (!sorted)
+        return TWIN_ENOMEM;
+    memcpy(sorted, x, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_bits);
+    *distinct = n > 0;
+    for (uint64_t i = 1; i < n; i++)
+        *distinct += by_bits(&sorted[i - 1], &sorted[i]) != 0;
+    tw_free(sorted);
+    return 0;
+}
+
+/* Statistics of the deviations from the exact value, which keep their digits where the sums themselves agree in all but the last. */
+static int judge(const double *random, const struct twin_acc *exact, struct twin_sum_spread *s, struct twin_error *err)
+{
+    double *d = tw_calloc(s->orders + 1, sizeof *d), low = INFINITY, high = -INFINITY, all_low, all_high;
+    int rc = d ? count_distinct(random, s->orders, &s->distinct) : TWIN_ENOMEM;
+    if (rc != 0) {
+        tw_free(d);
+        return twin_error_set(err, rc, "no memory for %llu orders", (unsigned long long)s->orders);
+    }
+    s->min = INFINITY;
+    s->max = -INFINITY;
+    size_t finite = 0;
+    for (uint64_t i = 0; i < s->orders; i++) {
+        const double v = d[finite] = off(exact, random[i]);
+        if (isnan(v))
+            continue;
+        finite++;
+        s->min = fmin(s->min, random[i]);
+        s->max = fmax(s->max, random[i]);
+        low = fmin(low, v);
+        high = fmax(high, v);
+    }
+    s->overflowed = s->orders - finite;
+    const struct twin_estimate bias = twin_stats_mean_interval(d, finite, .95);
+    s->sd = twin_stats_sd(d, finite);
+    s->bias = bias.value;
+    s->mean = s->exact + s->bias;
+    const bool spread = s->sd > 0;
+    s->bias_low = spread ? bias.interval.low : bias.value;
+    s->bias_high = spread ? bias.interval.high : bias.value;
+    all_low = low;
+    all_high = high;
+    for (size_t i = 0; i < s->named_count; i++) {
+        const double v = s->named[i].off = off(exact, s->named[i].value);
+        if (s->named[i].sorted) /* nobody adds in these */
+            continue;
+        all_low = fmin(all_low, v);
+        all_high = fmax(all_high, v);
+    }
+    s->floor = all_high - all_low;
+    if (spread)
+        s->floor = fmax(s->floor, 1.959963984540054 * sqrt(2) * twin_stats_sd_interval(s->sd, finite, .9).high);
+    tw_free(d);
+    return 0;
+}
+
+static int allocate(struct task *t, const double *x, unsigned threads, struct twin_error *err)
+{
+    if (t->n > SIZE_MAX / 16)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu numbers", (unsigned long long)t->n);
+    t->numbers = tw_malloc(t->n * t->add->size + 8);
+    for (unsigned i = 0; i < threads; i++)
+        t->copy[i] = t->numbers ? tw_malloc(t->n * t->add->size + 8) : NULL;
+    for (unsigned i = 0; i < threads; i++)
+        if (!t->copy[i])
+            return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu numbers in %u orders at a time", (unsigned long long)t->n, threads);
+    for (uint64_t i = 0; i < t->n; i++) {
+        if (!isfinite(x[i]))
+            return twin_error_set(err, TWIN_EINVAL, "number %llu is %s: there is no sum whose order could matter", (unsigned long long)i,
+                                  isnan(x[i]) ? "NaN" : "infinite");
+        t->add->set(t->numbers, i, x[i]);
+    }
+    return 0;
+}
+
+int twin_sum_spread(const double *x, uint64_t n, const struct twin_sum_options *o, double *random, struct twin_sum_spread *out, struct twin_error *err)
+{
+    struct task t = {.add = tw_adder_for(o->dtype), .o = o, .n = n, .out = random};
+    struct twin_acc exact;
+    const struct tw_work w = {.work = shuffle, .user = &t, .after = o->progress, .after_user = o->user};
+    unsigned threads = tw_threads(o->threads, o->orders);
+    *out = (struct twin_sum_spread){.count = n, .random = random, .orders = o->orders};
+    if (!t.add || o->orders < 2 || o->workers > TWIN_MAX_RANKS)
+        return twin_error_set(err, TWIN_EINVAL, "expected additions in f64, f32, f16 or bf16, 2 orders or more, and at most %d workers", TWIN_MAX_RANKS);
+    int rc = allocate(&t, x, threads, err);
+    if (rc == 0)
+        rc = exact_of(&t, out, &exact, err);
+    if (rc == 0)
+        rc = named(&t, out, err);
+    if (rc == 0)
+        rc = tw_work_run(&w, o->orders, threads, err);
+    if (rc == 0)
+        rc = judge(random, &exact, out, err);
+    tw_free(t.numbers);
+    for (unsigned i = 0; i < threads; i++)
+        tw_free(t.copy[i]);
+    return rc;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The orders of additions of collectives, from the algorithms' descriptions. */
+#include "orders.h"
+
+#include "base.h"
+
+#include <string.h>
+
+static const char *const names[TWIN_ALGORITHMS] = {"rank-order", "ring", "tree", "double-tree", "recursive-doubling", "arrival"};
+
+const char *twin_algorithm_name(enum twin_algorithm a)
+{
+    return (unsigned)a < TWIN_ALGORITHMS ? names[a] : "?";
+}
+
+int twin_algorithm_parse(const char *s, enum twin_algorithm *out)
+{
+    for (int i = 0; i < TWIN_ALGORITHMS; i++)
+        if (strcmp(s, names[i]) == 0) {
+            *out = (enum twin_algorithm)i;
+            return 0;
+        }
+    return TWIN_EINVAL;
+}
+
+static void emit(struct tw_program *p, uint32_t op)
+{
+    p->op[p->count++] = op;
+}
+
+/* What was emitted from `start` on goes into the sum below. One contribution alone is added as it is. */
+static void fold(struct tw_program *p, size_t start)
+{
+    if (p->count - start == 1)
+        p->op[start] |= TW_ADD;
+    else
+        emit(p, TW_FOLD);
+}
+
+/* Rank r receives from r + 1, r + 2, r + 4... below r + limit (MPICH's reduce). */
+static void binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t ranks)
+{
+    emit(p, TW_PUSH | r);
+    for (uint32_t mask = 1; mask < limit && r + mask < ranks; mask <<= 1) {
+        size_t start = p->count;
+        binomial(p, r + mask, mask, ranks);
+        fold(p, start);
+    }
+}
+
+/* The block of 2^k new ranks from `first` on. With P no power of two the first 2 * extra ranks have gone together in pairs. */
+static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32_t extra)
+{
+    if (size == 1) {
+        emit(p, TW_PUSH | (first < extra ? 2 * first : first + extra));
+        if (first < extra)
+            emit(p, TW_ADD | (2 * first + 1));
+        return;
+    }
+    doubling(p, first, size / 2, extra);
+    size_t start = p->count;
+    doubling(p, first + size / 2, size / 2, extra);
+    fold(p, start);
+}
+
+struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half)
+{
+    const int n = (int)ranks;
+    const bool odd = n % 2;
+    int r = !half ? (int)rank : odd ? ((int)rank - 1 + n) % n : n - 1 - (int)rank; /* shifted by one, or in the mirror */
+    struct tw_family f = {-1, {-1, -1}};
+    int bit = 1;
+    while (bit < n && !(bit & r))
+        bit <<= 1;
+    if (r == 0) {
+        f.child[1] = n > 1 ? bit >> 1 : -1;
+    } else {
+        f.parent = (r ^ bit) | bit << 1;
+        if (f.parent >= n)
+            f.parent = r ^ bit;
+        int low = bit >> 1, down = low ? r + low : -1;
+        f.child[0] = low ? r - low : -1;
+        while (down >= n) {
+            down = low ? r + low : -1;
+            low >>= 1;
+        }
+        f.child[1] = down;
+    }
+    int *link[] = {&f.parent, &f.child[0], &f.child[1]};
+    for (int i = 0; half && i < 3; i++)
+        if (*link[i] >= 0)
+            *link[i] = odd ? (*link[i] + 1) % n : n - 1 - *link[i];
+    return f;
+}
+
+/* A rank adds its first child's sum to its own contribution, then its second one's. */
+static void binary(struct tw_program *p, uint32_t rank, uint32_t ranks, int half)
+{
+    const struct tw_family f = tw_double_tree(ranks, rank, half);
+    emit(p, TW_PUSH | rank);
+    for (int i = 0; i < 2; i++)
+        if (f.child[i] >= 0) {
+            size_t start = p->count;
+            binary(p, (uint32_t)f.child[i], ranks, half);
+            fold(p, start);
+        }
+}
+
+int tw_program_make(enum twin_algorithm a, uint32_t ranks, int half, struct tw_program *p, struct twin_error *err)
+{
+    uint32_t power = 1;
+    *p = (struct tw_program){0};
+    if (ranks < 1 || ranks > TWIN_MAX_RANKS)
+        return twin_error_set(err, TWIN_EINVAL, "expected 1 to %d ranks, found %u", TWIN_MAX_RANKS, ranks);
+    p->op = tw_reallocarray(NULL, 2 * (size_t)ranks, sizeof *p->op);
+    if (!p->op)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
+    switch (a) {
+    case TWIN_TREE: binomial(p, 0, UINT32_MAX, ranks); break;
+    case TWIN_DOUBLE_TREE:
+        binary(p, !half ? 0 : ranks % 2 ? 1 % ranks : ranks - 1, ranks, half);
+        break;
+    case TWIN_RECURSIVE_DOUBLING:
+        while (2 * power <= ranks)
+            power *= 2;
+        doubling(p, 0, power, ranks - power);
+        break;
+    default:
+        for (uint32_t r = 0; r < ranks; r++)
+            emit(p, (r ? TW_ADD : TW_PUSH) | r);
+    }
+    return 0;
+}
+
+void tw_program_free(struct tw_program *p)
+{
+    tw_free(p->op);
+    *p = (struct tw_program){0};
+}
+
+uint32_t tw_chunk_of(uint64_t element, uint64_t all, uint32_t ranks)
+{
+    __extension__ typedef unsigned __int128 wide;
+    /* The largest c with floor(c all / P) <= element, that is c all < (element + 1) P. */
+    wide c = ((wide)(element + 1) * ranks - 1) / all;
+    return c >= ranks ? ranks - 1 : (uint32_t)c;
+}

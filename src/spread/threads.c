@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pieces of work handed out to threads. Results do not depend on who did what: each piece writes its own place. */
+#include "threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum { MOST = 64 };
+
+struct crew {
+    const struct tw_work *w;
+    uint64_t n;
+    _Atomic uint64_t next, done;
+    _Atomic bool failed;
+    pthread_mutex_t lock; /* of err */
+    struct twin_error err;
+};
+
+struct member { struct crew *crew; unsigned number; pthread_t thread; };
+
+unsigned tw_threads(unsigned wanted, uint64_t n)
+{
+    cpu_set_t set;
+    if (wanted == 0)
+        wanted = sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+    if (wanted > MOST)
+        wanted = MOST;
+    return n < wanted ? (n ? (unsigned)n : 1) : wanted;
+}
+
+static void *work(void *p)
+{
+    struct member *m = p;
+    struct crew *c = m->crew;
+    uint64_t i;
+    while (!atomic_load(&c->failed) && (i = atomic_fetch_add(&c->next, 1)) < c->n) {
+        struct twin_error err = TWIN_ERROR_INIT;
+        int rc = c->w->work(c->w->user, m->number, i, &err);
+        if (rc != 0) {
+            pthread_mutex_lock(&c->lock);
+            twin_error_set(&c->err, rc, "%s", err.message);
+            pthread_mutex_unlock(&c->lock);
+            atomic_store(&c->failed, true);
+        }
+        uint64_t done = atomic_fetch_add(&c->done, 1) + 1;
+        if (m->number == 0 && c->w->after)
+            c->w->after(c->w->after_user, done, c->n);
+    }
+    return NULL;
+}
+
+int tw_work_run(const struct tw_work *w, uint64_t n, unsigned threads, struct twin_error *err)
+{
+    struct crew c = {.w = w, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct member member[MOST];
+    threads = tw_threads(threads, n);
+    unsigned started = 1;
+    for (; started < threads; started++) {
+        member[started] = (struct member){.crew = &c, .number = started};
+        if (pthread_create(&member[started].thread, NULL, work, &member[started]) != 0)
+            break;
+    }
+    member[0] = (struct member){.crew = &c};
+    work(&member[0]);
+    for (unsigned i = 1; i < started; i++)
+        pthread_join(member[i].thread, NULL);
+    pthread_mutex_destroy(&c.lock);
+    return c.err.code ? twin_error_set(err, c.err.code, "%s", c.err.message) : 0;
+}
