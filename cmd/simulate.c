@@ -17,8 +17,8 @@
 /* Processor time that elements are sampled for, and what one contribution costs: to draw it, and to add it in a trial. Fixed
  * numbers, so that the sample does not depend on how busy the machine is. */
 #define BUDGET_NS 12e9
-#define DRAW_NS 25.0
-#define ADD_NS 0.7
+#define DRAW_NS 40.0
+#define ADD_NS 1.0
 enum { LEAST_SAMPLE = 64 };
 
 #define FIELD(f) offsetof(struct tw_simulate_args, f)
@@ -26,12 +26,12 @@ enum { LEAST_SAMPLE = 64 };
 static const struct tw_option options[] = {
     {"ranks", 'r', TW_OPT_COUNT, "P", "1024", "Collective", "ranks", FIELD(ranks), 1, TWIN_MAX_RANKS},
     {"algorithm", 'a', TW_OPT_LIST, "NAME", NULL, "Collective",
-     "ring (unless given), tree, double-tree, recursive-doubling, arrival, rank-order, or all; may be given again", FIELD(algorithm)},
+     "ring (unless given), tree, double-tree, recursive-doubling, arrival, rank-order, or all", FIELD(algorithm)},
     {"elements", 'n', TW_OPT_COUNT, "N", "100000", "Collective", "elements of the gradient", FIELD(elements), 1, (uint64_t)1 << 40},
     {"type", 0, TW_OPT_STRING, "TYPE", "f32", "Collective", "of the elements and of every addition: f64, f32, f16 or bf16", FIELD(type)},
     {"placement", 0, TW_OPT_STRING, "HOW", "random", "Collective", "random: in each trial the ranks stand in another order, as a scheduler places them; fixed", FIELD(placement)},
     {"data", 'd', TW_OPT_FILE, "FILE", NULL, "Numbers", "draw every contribution from the numbers of this file (.npy, .npz, .safetensors, PyTorch)", FIELD(data)},
-    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers", "only tensors of the file whose name is or matches NAME; may be given again", FIELD(tensor)},
+    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers", "only tensors of the file whose name is or matches NAME", FIELD(tensor)},
     {"draw", 0, TW_OPT_STRING, "HOW", "normal", "Numbers", "without a file: normal (standard normal) or wide (the same times 2^-20 to 2^20)", FIELD(draw)},
     {"alpha", 0, TW_OPT_STRING, "TIME", NULL, "Network", "latency of a message, such as 5us; measured on this machine's loopback unless given", FIELD(alpha)},
     {"beta", 0, TW_OPT_STRING, "TIME", NULL, "Network", "time for each byte, such as 0.08ns (100 Gbit/s); measured unless given", FIELD(beta)},

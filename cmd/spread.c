@@ -19,7 +19,7 @@ enum { DEFAULT_RANKS = 8, SORTED_MOST = 20000000 };
 #define FIELD(f) offsetof(struct tw_spread_args, f)
 
 static const struct tw_option options[] = {
-    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers", "only tensors whose name is or matches NAME (*, ?); may be given again", FIELD(tensor)},
+    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers", "only tensors whose name is or matches NAME (*, ?)", FIELD(tensor)},
     {"precision", 'p', TW_OPT_STRING, "TYPE", NULL, "Numbers", "round the numbers to fp16, bf16 or tf32 first, as mixed precision does", FIELD(precision)},
     {"add-in", 'a', TW_OPT_STRING, "TYPE", NULL, "Numbers",
      "round every addition to f64, f32, f16 or bf16. Unless given: one file's numbers are added in f64 or f32, those of several in their own type", FIELD(add_in)},

@@ -218,7 +218,7 @@ static char *file_of(const char *command, const struct twin_run *r)
         found = NULL;
     }
     if (count > 1)
-        tw_say("%s: the run wrote %zu files of tensors; one of them:%s", command, count, list.data ? list.data : "");
+        tw_say("%s: the run wrote %zu files of tensors; one of them, or all in one command when each is one rank's gradient:%s", command, count, list.data ? list.data : "");
     else if (count == 0 && changed)
         tw_say("%s: the %zu file%s of tensors that the run wrote %s no longer as it left %s (a later run writes to the same place; see --fresh-dir)", command,
                changed, changed == 1 ? "" : "s", changed == 1 ? "is" : "are", changed == 1 ? "it" : "them");

@@ -18,6 +18,7 @@ struct tw_node {
     unsigned char kind;
     bool on_path; /* being looked at further up */
     bool noted;   /* a class that was passed over, and is listed */
+    bool sized;   /* looked at by learn_sizes */
     uint32_t count, room;
     union {
         int64_t number;

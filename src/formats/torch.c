@@ -84,6 +84,7 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
     if (!id || id->kind != TW_TUPLE || !(tw_node_is(tw_node_item(id, 0), TW_TEXT, "storage") || tw_node_is(tw_node_item(id, 0), TW_OCTETS, "storage")) ||
         !type || type->kind != TW_GLOBAL || !key || key->kind != TW_TEXT)
         return bad(w, "a tensor without its storage");
+    w->names += type->count;
     t->stored_as = tw_arena_text(w->file, type->text, type->count);
     t->dtype = type_of(type->text);
     if (!t->stored_as)
@@ -357,29 +358,30 @@ bool tw_torch_legacy_is(const unsigned char *start, size_t n)
 }
 
 /* Bytes of an element of each storage, from the places where tensors name it: every persistent id of the tree. */
-static int learn_sizes(struct walk *w, const struct tw_node *n, int depth)
+static void learn_sizes(struct walk *w, struct tw_node *n, int depth)
 {
+    if (n->sized || depth == TW_MAX_DEPTH)
+        return;
+    n->sized = true;
     if (n->kind == TW_PERSISTENT) {
         const struct tw_node *id = tw_node_item(n, 0), *type = tw_node_item(id, 1), *key = tw_node_item(id, 2);
         struct storage *s = type && type->kind == TW_GLOBAL && key && key->kind == TW_TEXT ? old_storage(w, key) : NULL;
-        if (s)
-            s->bytes_each = twin_dtype_size(type_of(type->text));
-        return 0;
+        const enum twin_dtype dtype = s ? type_of(type->text) : TWIN_BYTES;
+        if (s) /* of a type that is not known the size is not either: then what lies behind it cannot be found */
+            s->bytes_each = dtype != TWIN_BYTES ? twin_dtype_size(dtype) : tw_ends(type->text, "UntypedStorage");
+        return;
     }
-    if (n->kind < TW_TUPLE || n->kind == TW_GLOBAL || depth == TW_MAX_DEPTH)
-        return 0;
-    if (++w->visits > MAX_VISITS)
-        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values", tw_tensors_source(w->file)->name, MAX_VISITS);
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < n->count; i++)
-        rc = learn_sizes(w, n->item[i], depth + 1);
-    const struct tw_node *more[] = {n->state, n->list, n->dict};
-    for (size_t i = 0; rc == 0 && i < 3; i++)
-        rc = more[i] ? learn_sizes(w, more[i], depth + 1) : 0;
-    return rc;
+    if (n->kind < TW_TUPLE || n->kind == TW_GLOBAL)
+        return;
+    for (uint32_t i = 0; i < n->count; i++)
+        learn_sizes(w, n->item[i], depth + 1);
+    struct tw_node *more[] = {n->state, n->list, n->dict};
+    for (size_t i = 0; i < 3; i++)
+        if (more[i])
+            learn_sizes(w, more[i], depth + 1);
 }
 
-static int find_storages(struct walk *w, const struct tw_node *keys, const struct tw_node *top, uint64_t at)
+static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_node *top, uint64_t at)
 {
     const struct tw_source *s = tw_tensors_source(w->file);
     if (keys->kind != TW_LIST)
@@ -394,7 +396,8 @@ static int find_storages(struct walk *w, const struct tw_node *keys, const struc
         w->storage[w->storages] = (struct storage){.key = key->text, .key_bytes = key->count};
     }
     qsort(w->storage, w->storages, sizeof *w->storage, by_key);
-    int rc = learn_sizes(w, top, 0);
+    learn_sizes(w, top, 0);
+    int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < keys->count; i++) { /* they stand in the list's order */
         struct storage *t = old_storage(w, keys->item[i]);
         unsigned char b[8];
@@ -428,7 +431,6 @@ static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *da
         if (tw_node_is(part[2]->item[i], TW_TEXT, "little_endian"))
             w->swap = part[2]->item[i + 1]->kind == TW_TRUTH && !part[2]->item[i + 1]->number;
     rc = find_storages(w, part[4], part[3], at);
-    w->visits = 0;
     return rc == 0 ? visit(w, part[3], 0) : rc;
 }
 

@@ -25,6 +25,7 @@ struct draws {
 /* ln x for 0 < x <= 1 from + - * / alone, which round alike everywhere: x = m 2^-k, and 2 atanh((m - 1) / (m + 1)) by its series. */
 static double log_of(double x)
 {
+    static const double series[] = {1. / 19, 1. / 17, 1. / 15, 1. / 13, 1. / 11, 1. / 9, 1. / 7, 1. / 5, 1. / 3, 1};
     int e;
     double m = frexp(x, &e);
     if (m < 0.7071067811865476) {
@@ -32,9 +33,9 @@ static double log_of(double x)
         e--;
     }
     const double s = (m - 1) / (m + 1), t = s * s;
-    double v = 1. / 19;
-    for (int k = 17; k > 0; k -= 2)
-        v = v * t + 1. / k;
+    double v = series[0];
+    for (int k = 1; k < 10; k++)
+        v = v * t + series[k];
     return e * 0.6931471805599453 + 2 * s * v;
 }
 
