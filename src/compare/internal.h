@@ -186,6 +186,7 @@ struct tw_scan {
     const struct tw_pair *pair;
     int64_t shift;                /* b's step = a's step + shift */
     bool found;                   /* a significant difference */
+    bool weights_only;            /* arms of different world size: of a step its updated weights */
     uint32_t step;                /* of a */
     int cls;                      /* cause class of the first difference */
     struct tw_findings origins;   /* the frontier; [0] is named first */

@@ -255,7 +255,7 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
         return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing two runs");
     bool worlds_differ = c->o->arms && other_world(a, b);
     if (worlds_differ)
-        tw_cmp_note(c, "%s has %d ranks, %s %d: only rank 0's weights can be compared", c->label_a, a->world, c->label_b, b->world);
+        tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's weights can be compared", c->label_a, a->world, a->world == 1 ? "" : "s", c->label_b, b->world);
     for (size_t i = 0; i < n; i++) {
         if (worlds_differ && (pairs[i].a->rank != 0 || pairs[i].auxiliary))
             continue;

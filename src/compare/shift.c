@@ -336,10 +336,13 @@ int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, st
     int rc = 0;
     out->pair = p;
     out->shift = shift;
+    out->weights_only = true;
     end = end < end_b ? end : end_b;
-    for (int64_t s = shift < 0 ? -shift : 0; rc == 0 && s < end && !out->found && (!c->o->steps_given || s < c->o->steps); s++) {
+    end = c->o->steps_given && end > c->o->steps ? c->o->steps : end;
+    const int64_t begin = shift < 0 ? -shift : 0;
+    out->steps_compared = end > begin ? (uint64_t)(end - begin) : 0;
+    for (int64_t s = begin; rc == 0 && s < end && !out->found; s++) {
         struct tw_view a = {0}, b = {0};
-        out->steps_compared++;
         if (s > 0 && twin_trace_step_hash(p->a->trace, (uint32_t)s, &x, NULL) == 0 &&
             twin_trace_step_hash(p->b->trace, (uint32_t)(s + shift), &y, NULL) == 0 &&
             memcmp(&x.phase[TWIN_PHASE_OPTIMIZER], &y.phase[TWIN_PHASE_OPTIMIZER], sizeof x.phase[0]) == 0)

@@ -120,6 +120,16 @@ static bool new_phase(const struct trend *t, const struct tw_step_entry *a, cons
     return false;
 }
 
+/* Of the steps i of a and j of b, both known; weights_only: of what the optimizer left. */
+static bool step_differs(const struct tw_scan *s, const struct tw_steps *a, const struct tw_steps *b, size_t i, size_t j)
+{
+    struct twin_step_hash x, y;
+    if (!s->weights_only || a->step[i].hash == b->step[j].hash)
+        return a->step[i].hash != b->step[j].hash;
+    return twin_trace_step_hash(s->pair->a->trace, (uint32_t)i, &x, NULL) != 0 || twin_trace_step_hash(s->pair->b->trace, (uint32_t)j, &y, NULL) != 0 ||
+           memcmp(&x.phase[TWIN_PHASE_OPTIMIZER], &y.phase[TWIN_PHASE_OPTIMIZER], sizeof x.phase[0]) != 0;
+}
+
 static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const struct tw_steps *a, const struct tw_steps *b)
 {
     struct twin_verdict *v = c->v;
@@ -132,7 +142,7 @@ static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const str
         if (!a->step[i].known || !b->step[j].known)
             v->steps_differing_exact = false;
         else
-            v->steps_differing += a->step[i].hash != b->step[j].hash;
+            v->steps_differing += step_differs(s, a, b, i, (size_t)j);
     }
     if (v->steps_differing == 0)
         v->steps_differing = 1; /* the unfinished last step has no hash */

@@ -378,6 +378,35 @@ static void missing_rank(void **state)
     synth_free(b);
 }
 
+/* Arms of another number of ranks: what else is recorded does not count, neither for where they part nor for how often. */
+static void arms_of_other_world_size(void **state)
+{
+    (void)state;
+    for (int part = 0; part < 2; part++) {
+        struct synth_model one, two[2];
+        synth_model_init(&one, 8);
+        for (int r = 0; r < 2; r++)
+            synth_model_init(&two[r], 8);
+        if (part) {
+            two[0].disturb[0].place = AT_WEIGHT;
+            two[0].disturb[0].step = 5;
+            two[0].disturb[0].by = 1e-3f;
+            two[0].disturbances = 1;
+        }
+        struct synth *a = synth_train_run("a", &one), *b = two_ranks(two);
+        struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
+        expect_outcome(v, part ? TWIN_DIFFER : TWIN_SAME);
+        assert_int_equal(v->steps_compared, 8);
+        if (part) {
+            assert_int_equal(v->first->step_a, 5);
+            assert_int_equal(v->steps_differing, 3);
+        }
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +423,7 @@ int main(void)
         cmocka_unit_test(threads_cut_steps_as_they_like),
         cmocka_unit_test(loader_workers),
         cmocka_unit_test(missing_rank),
+        cmocka_unit_test(arms_of_other_world_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
