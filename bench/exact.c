@@ -69,6 +69,28 @@ FASTEST static double plain_sum_bf16(const void *p, const void *q, size_t n)
     return (double)sum;
 }
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+__attribute__((target("avx2,f16c"))) static double plain_sum_f16(const void *p, const void *q, size_t n)
+{
+    const char *x = p;
+    __m256 lane[LANES / 8], sum = _mm256_setzero_ps();
+    float part[8], total = 0;
+    (void)q;
+    for (size_t j = 0; j < LANES / 8; j++)
+        lane[j] = _mm256_setzero_ps();
+    for (size_t i = 0; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES / 8; j++)
+            lane[j] = _mm256_add_ps(lane[j], _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + 2 * (i + 8 * j)))));
+    for (size_t j = 0; j < LANES / 8; j++)
+        sum = _mm256_add_ps(sum, lane[j]);
+    _mm256_storeu_ps(part, sum);
+    for (size_t j = 0; j < 8; j++)
+        total += part[j];
+    return (double)total;
+}
+#endif
+
 static double exact(enum twin_dtype dtype, int dot, const void *x, const void *y, size_t n)
 {
     struct twin_acc acc;
@@ -101,7 +123,9 @@ static void fill(void *p, size_t n, enum twin_dtype dtype, int spread)
         const float f = (float)v;
         uint32_t bits;
         memcpy(&bits, &f, 4);
-        const uint16_t half = (uint16_t)(bits >> 16);
+        uint16_t half = (uint16_t)(bits >> 16);
+        if (dtype == TWIN_F16) /* cut to its 11 bits; values here lie among its normal numbers, or become zero */
+            half = (bits >> 23 & 255) <= 112 ? 0 : (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 13 & 0x3FFFF) - (112 << 10)));
         const size_t size = twin_dtype_size(dtype);
         memcpy((char *)p + i * size, size == 8 ? (const void *)&v : size == 4 ? (const void *)&f : (const void *)&half, size);
     }
@@ -150,6 +174,9 @@ int main(int argc, char **argv)
         {"dot-f64", plain_dot_f64, TWIN_F64, 1, 0},        {"sum-f32", plain_sum_f32, TWIN_F32, 0, 0},
         {"sum-f32-wide", plain_sum_f32, TWIN_F32, 0, 32},  {"dot-f32", plain_dot_f32, TWIN_F32, 1, 0},
         {"sum-bf16", plain_sum_bf16, TWIN_BF16, 0, 0},
+#if defined(__x86_64__)
+        {"sum-f16", plain_sum_f16, TWIN_F16, 0, 0},
+#endif
     };
     const int full = argc > 1 && !strcmp(argv[1], "--full");
     const char *only = argc > 1 + full ? argv[1 + full] : NULL;
@@ -166,6 +193,10 @@ int main(int argc, char **argv)
     for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
         if (only && strcmp(only, jobs[j].name))
             continue;
+#if defined(__x86_64__)
+        if (jobs[j].dtype == TWIN_F16 && !__builtin_cpu_supports("avx2"))
+            continue;
+#endif
         fill(x, most, jobs[j].dtype, jobs[j].spread);
         fill(y, jobs[j].dot ? most : 1, jobs[j].dtype, jobs[j].spread);
         for (size_t i = 0; i < 4 && sizes[i] <= most; i++)

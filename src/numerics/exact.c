@@ -60,41 +60,65 @@ struct need {
     int top, low;
 };
 
-static struct need need_of(enum tw_kind kind, struct tw_seen s)
+static struct need need_of(enum tw_kind kind, struct tw_seen s, bool narrow)
 {
-    /* Fractions: f16 and bf16 have been widened to f32, whose exponent fields they are seen with. */
     static const int fraction[TW_KINDS] = {[TW_F16] = 10, [TW_BF16] = 7, [TW_F32] = 23, [TW_F64] = 52};
-    const bool wide = kind == TW_F64;
-    const int bias = wide ? 1023 : 127;
+    /* f16 was widened to f32, whose exponent fields it is then seen with, but for a narrow window. */
+    const int bias = kind == TW_F64 ? 1023 : kind == TW_F16 && narrow ? 15 : 127;
     if (s.min == UINT32_MAX && s.max == 0)
         return (struct need){.zero = true};
     return (struct need){
-        .special = s.max == (wide ? 0x7FF : 0xFF),
+        .special = s.max == 2 * (uint32_t)bias + 1,
         .top = (s.max ? (int)s.max : 1) - bias + 1,
         .low = (s.min ? (int)s.min : 1) - bias - fraction[kind],
     };
 }
 
-static struct need need_of_terms(const struct pass *p, const struct tw_folded *f)
+static struct need need_of_terms(const struct pass *p, const struct tw_folded *f, struct tw_window w)
 {
-    struct need x = need_of(p->kind, f->x);
+    struct need x = need_of(p->kind, f->x, w.narrow);
     if (p->op != TW_SQUARE && p->op != TW_PRODUCT)
         return x;
-    const struct need y = need_of(p->kind, f->y);
+    const struct need y = need_of(p->kind, f->y, w.narrow);
     return (struct need){x.special || y.special, x.zero || y.zero, x.top + y.top, x.low + y.low};
+}
+
+static int fold_bits(struct tw_window w)
+{
+    return w.narrow ? TW_NARROW_BITS : TW_FOLD_BITS;
 }
 
 static bool fits(const struct need *n, struct tw_window w)
 {
-    return n->zero || (n->top <= w.top - 1 && n->low >= w.top - TW_FOLD_BITS * w.folds);
+    return n->zero || (n->top <= w.top - 1 && n->low >= w.top - fold_bits(w) * w.folds);
+}
+
+/* A window of floats, for sums of 16-bit types. Its constants must be normal, and its finest unit a float. */
+static bool choose_narrow(const struct need *n, struct tw_window *w)
+{
+    const int finest = -149, top = n->top + 1 + SPARE_TOP;
+    struct tw_window narrow = {top, (top - (n->low - SPARE_LOW) + TW_NARROW_BITS - 1) / TW_NARROW_BITS, true};
+    if (narrow.folds > TW_NARROW_FOLDS) { /* then without room, if only they fit */
+        narrow.folds = TW_NARROW_FOLDS;
+        if (top > n->low + TW_NARROW_BITS * TW_NARROW_FOLDS)
+            narrow.top = n->low + TW_NARROW_BITS * TW_NARROW_FOLDS;
+    }
+    if (narrow.top < finest + TW_NARROW_BITS * narrow.folds)
+        narrow.top = finest + TW_NARROW_BITS * narrow.folds;
+    if (narrow.top > 125 || !fits(n, narrow))
+        return false;
+    *w = narrow;
+    return true;
 }
 
 /* False when no window can hold such terms. Its constants must be finite, and its finest unit an f64. */
-static bool choose(const struct need *n, struct tw_window *w)
+static bool choose(const struct pass *p, const struct need *n, struct tw_window *w)
 {
     const int finest = -1074;
     int top = n->top + 1 + SPARE_TOP;
     if (n->zero)
+        return true;
+    if (p->op <= TW_ABS && p->kind <= TW_BF16 && choose_narrow(n, w))
         return true;
     if (n->top > 1021)
         return false;
@@ -108,7 +132,7 @@ static bool choose(const struct need *n, struct tw_window *w)
     }
     if (top < finest + TW_FOLD_BITS * folds)
         top = finest + TW_FOLD_BITS * folds;
-    *w = (struct tw_window){top, folds};
+    *w = (struct tw_window){top, folds, false};
     return fits(n, *w);
 }
 
@@ -126,7 +150,7 @@ static void commit(struct pass *p, const struct tw_folded *f, struct tw_window w
     for (int i = 0; i < w.folds; i++)
         if (f->sum[i]) {
             any = true;
-            tw_acc_add_integer(p->acc, f->sum[i], w.top - TW_FOLD_BITS * (i + 1));
+            tw_acc_add_integer(p->acc, f->sum[i], w.top - fold_bits(w) * (i + 1));
         }
     if (!(p->acc->flags & TW_ACC_NOT_MINUS_ZERO) && (any || tw_bins_not_minus_zero(p->op, p->kind, x, y, n)))
         p->acc->flags |= TW_ACC_NOT_MINUS_ZERO;
@@ -138,9 +162,9 @@ static void add_block(struct pass *p, const void *x, const void *y, size_t n, si
     struct tw_folded f;
     for (int attempt = 0; attempt < 2; attempt++) {
         const struct tw_window used = p->window;
-        p->set->fold[p->op][p->kind](x, y, n, used, &f);
-        const struct need need = need_of_terms(p, &f);
-        const bool chosen = !need.special && choose(&need, &p->window);
+        (used.narrow ? p->set->narrow[p->op][p->kind] : p->set->fold[p->op][p->kind])(x, y, n, used, &f);
+        const struct need need = need_of_terms(p, &f, used);
+        const bool chosen = !need.special && choose(p, &need, &p->window);
         if (!need.special && fits(&need, used)) {
             commit(p, &f, used, x, y, real);
             return;
@@ -161,9 +185,9 @@ static void add_all(struct pass *p, const char *x, const char *y, size_t n)
     if (p->set && whole) { /* a first guess, from the first few */
         struct tw_folded f;
         p->set->fold[p->op][p->kind](x, y, TW_STEP, p->window, &f);
-        const struct need need = need_of_terms(p, &f);
-        if (need.special || !choose(&need, &p->window))
-            p->window = (struct tw_window){0, TW_FOLDS};
+        const struct need need = need_of_terms(p, &f, p->window);
+        if (need.special || !choose(p, &need, &p->window))
+            p->window = (struct tw_window){0, TW_FOLDS, false};
     }
     for (size_t m; i < (p->set ? whole : n); i += m) {
         const size_t left = (p->set ? whole : n) - i;
@@ -216,7 +240,7 @@ static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const
         p.set = window_set();
         p.op = op;
         p.kind = (enum tw_kind)kind;
-        p.window = (struct tw_window){0, TW_FOLDS};
+        p.window = (struct tw_window){0, TW_FOLDS, false};
         p.bins_used = false;
         add_all(&p, x, y, (size_t)n);
         acc->count += (uint64_t)n;

@@ -56,19 +56,24 @@ bool tw_bins_not_minus_zero(enum tw_op op, enum tw_kind kind, const void *x, con
 #define TW_STEP 32      /* elements; kernels take a multiple of it */
 #define TW_BLOCK 4096   /* elements, at most, in one call */
 
-/* Terms t with |t| < 2^(top-1) that are whole multiples of 2^(top - TW_FOLD_BITS * folds). */
+/* Sums of 16-bit types in floats: at most this many folds, of so many bits each. */
+#define TW_NARROW_FOLDS 2
+#define TW_NARROW_BITS 21
+
+/* Terms t with |t| < 2^(top-1) that are whole multiples of 2^(top - bits * folds). */
 struct tw_window {
     int top, folds;
+    bool narrow;
 };
 
 /* Of one operand: the highest exponent field and the lowest one of what is not zero (one lower for a power of two; zero
- * when there are subnormals; UINT32_MAX when all are zero). Fields are f64's for f64, and f32's for all other types. */
+ * when there are subnormals; UINT32_MAX when all are zero). Fields are f64's for f64, those of its own type in a narrow window, else f32's. */
 struct tw_seen {
     uint32_t max, min;
 };
 
 struct tw_folded {
-    int64_t sum[TW_FOLDS]; /* of the terms, in units of 2^(top - TW_FOLD_BITS * (i + 1)); right when the window fits them */
+    int64_t sum[TW_FOLDS]; /* of the terms, in units of 2^(top - bits * (i + 1)); right when the window fits them */
     struct tw_seen x, y;   /* right in any case */
 };
 
@@ -77,6 +82,7 @@ typedef void tw_window_kernel(const void *x, const void *y, size_t n, struct tw_
 struct tw_window_set {
     const char *name;
     tw_window_kernel *fold[TW_OPS][TW_KINDS];
+    tw_window_kernel *narrow[TW_ABS + 1][TW_BF16 + 1]; /* sums and absolute sums of f16 and bf16 */
 };
 
 extern const struct tw_window_set tw_windows_avx2;

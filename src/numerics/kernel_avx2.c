@@ -13,6 +13,8 @@ typedef __m256i vi;
 #define vd_sub _mm256_sub_pd
 #define vd_mul _mm256_mul_pd
 #define vd_product_error _mm256_fmsub_pd
+#define vf_add _mm256_add_ps
+#define vf_sub _mm256_sub_ps
 #define vd_bits _mm256_castpd_si256
 #define vf_bits _mm256_castps_si256
 #define vd_from_bits _mm256_castsi256_pd
@@ -24,6 +26,11 @@ typedef __m256i vi;
 #define vi_add64 _mm256_add_epi64
 #define vi_max32 _mm256_max_epu32
 #define vi_min32 _mm256_min_epu32
+#define vi_load16(p) _mm256_loadu_si256((const __m256i *)(p))
+#define vi_set16 _mm256_set1_epi16
+#define vi_add16 _mm256_add_epi16
+#define vi_max16 _mm256_max_epu16
+#define vi_min16 _mm256_min_epu16
 #define vi_store(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 
 static inline vf load_f16(const unsigned char *p)

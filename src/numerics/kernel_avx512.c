@@ -17,6 +17,8 @@ typedef __m512i vi;
 #define vd_sub _mm512_sub_pd
 #define vd_mul _mm512_mul_pd
 #define vd_product_error _mm512_fmsub_pd
+#define vf_add _mm512_add_ps
+#define vf_sub _mm512_sub_ps
 #define vd_bits _mm512_castpd_si512
 #define vf_bits _mm512_castps_si512
 #define vd_from_bits _mm512_castsi512_pd
@@ -28,6 +30,11 @@ typedef __m512i vi;
 #define vi_add64 _mm512_add_epi64
 #define vi_max32 _mm512_max_epu32
 #define vi_min32 _mm512_min_epu32
+#define vi_load16 _mm512_loadu_si512
+#define vi_set16 _mm512_set1_epi16
+#define vi_add16 _mm512_add_epi16
+#define vi_max16 _mm512_max_epu16
+#define vi_min16 _mm512_min_epu16
 #define vi_store _mm512_storeu_si512
 
 static inline vf load_f16(const unsigned char *p)

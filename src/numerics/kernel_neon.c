@@ -15,6 +15,8 @@ typedef uint32x4_t vi;
 #define vd_add vaddq_f64
 #define vd_sub vsubq_f64
 #define vd_mul vmulq_f64
+#define vf_add vaddq_f32
+#define vf_sub vsubq_f32
 #define vd_bits vreinterpretq_u32_f64
 #define vf_bits vreinterpretq_u32_f32
 #define vd_from_bits vreinterpretq_f64_u32
@@ -23,6 +25,12 @@ typedef uint32x4_t vi;
 #define vi_add32 vaddq_u32
 #define vi_max32 vmaxq_u32
 #define vi_min32 vminq_u32
+#define vi_16(op, a, b) vreinterpretq_u32_u16(op(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b)))
+#define vi_load16(p) vreinterpretq_u32_u16(vld1q_u16((const uint16_t *)(p)))
+#define vi_set16(v) vreinterpretq_u32_u16(vdupq_n_u16((uint16_t)(v)))
+#define vi_add16(a, b) vi_16(vaddq_u16, a, b)
+#define vi_max16(a, b) vi_16(vmaxq_u16, a, b)
+#define vi_min16(a, b) vi_16(vminq_u16, a, b)
 #define vi_store(p, v) vst1q_u32((uint32_t *)(p), v)
 
 static inline vd vd_load(const double *p)

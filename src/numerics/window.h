@@ -6,6 +6,8 @@
  *   vd, D          a vector of D doubles          vf, F          a vector of F = 2 D floats      vi   as many bits
  *   vd_load, vd_add, vd_sub, vd_mul       vd_product_error(a, b, p)    a*b - p, rounded once
  *   vd_bits, vf_bits, vd_from_bits, vf_from_bits  between them, bits unchanged
+ *   vf_add, vf_sub
+ *   vi_load16, vi_set16, vi_add16, vi_max16, vi_min16 (unsigned)   of 2 F elements of 16 bits
  *   vi_set32, vi_set64, vi_and, vi_add32, vi_add64, vi_max32, vi_min32 (unsigned), vi_store
  *   load_f16, load_bf16, load_f32  vector of the F floats at p      vf_widen(v, part)    D doubles of it
  *   vd_widen(p)                                   D doubles of the floats in memory
@@ -13,6 +15,8 @@
  * A fold splits the term r at a power of two. Adding M = 1.5 * 2^52 units, for a unit of 2^(top - 51), rounds r to whole
  * units: t = r + M. The bit pattern of t, read as an integer, is then that of M plus the number of units: summing the
  * patterns sums the units, with no rounding and in any order. r - (t - M) is the rest, exactly; the next fold takes it.
+ * A narrow window does the same in floats, twice as many to a vector, for types of 16 bits that span few binades: 21 bits to a
+ * fold (M is 1.5 * 2^23 units), sums of 32 bits. A block gives no lane more than 2^10 terms of at most 2^20 units.
  * The driver adds nothing of it to a sum before it has seen, in `seen`, that the window held all terms: no rest is lost.
  */
 #include "exact_inside.h"
@@ -146,6 +150,71 @@ INLINE void window(enum tw_op op, int folds, vf (*load)(const unsigned char *), 
     out->y = op == TW_PRODUCT ? see(oy, !load) : out->x;
 }
 
+static uint32_t narrow_bits(struct tw_window w, int i)
+{
+    return (uint32_t)(w.top + 2 - TW_NARROW_BITS * i + 127) << 23 | (uint32_t)1 << 22;
+}
+
+INLINE void narrow(enum tw_op op, int folds, vf (*load)(const unsigned char *), int fraction, const unsigned char *x, size_t n,
+                   struct tw_window w, struct tw_folded *out)
+{
+    vf big[TW_NARROW_FOLDS];
+    vi sum[TW_NARROW_FOLDS], max = vi_set32(0), min = vi_set32(-1);
+    uint32_t lane[F];
+    uint16_t high[2 * F], low[2 * F];
+    for (int i = 0; i < folds; i++) {
+        big[i] = vf_from_bits(vi_set32((int32_t)narrow_bits(w, i)));
+        sum[i] = vi_set32(0);
+    }
+    for (const unsigned char *end = x + 2 * n; x < end; x += 4 * F) {
+        const vi magnitude = vi_and(vi_load16(x), vi_set16(INT16_MAX));
+        __builtin_prefetch(x + AHEAD, 0, 2);
+        max = vi_max16(max, magnitude);
+        min = vi_min16(min, vi_add16(magnitude, vi_set16(-1))); /* zero minus one is the highest number */
+        UNROLL for (int part = 0; part < 2; part++) {
+            vf rest = load(x + part * 2 * F);
+            if (op == TW_ABS)
+                rest = vf_from_bits(vi_and(vf_bits(rest), vi_set32(INT32_MAX)));
+            UNROLL for (int i = 0; i < folds; i++) {
+                const vf t = vf_add(rest, big[i]);
+                sum[i] = vi_add32(sum[i], vf_bits(t));
+                if (i + 1 < folds)
+                    rest = vf_sub(rest, vf_sub(t, big[i]));
+            }
+        }
+    }
+    for (int i = 0; i < folds; i++) {
+        vi_store(lane, sum[i]);
+        out->sum[i] = 0;
+        for (int j = 0; j < F; j++)
+            out->sum[i] += (int32_t)(lane[j] - (uint32_t)(n / F) * narrow_bits(w, i));
+    }
+    vi_store(high, max);
+    vi_store(low, min);
+    struct tw_seen s = {0, UINT16_MAX};
+    for (int j = 0; j < 2 * F; j++) {
+        s.max = high[j] > s.max ? high[j] : s.max;
+        s.min = low[j] < s.min ? low[j] : s.min;
+    }
+    s.max >>= fraction;
+    s.min = s.min == UINT16_MAX ? UINT32_MAX : s.min >> fraction;
+    out->x = out->y = s;
+}
+
+#define NARROW(op, name, load, fraction)                                                                               \
+    static void narrow_##op##_##name(const void *x, const void *y, size_t n, struct tw_window w, struct tw_folded *out) \
+    {                                                                                                                  \
+        (void)y;                                                                                                       \
+        if (w.folds == 1)                                                                                              \
+            narrow(op, 1, load, fraction, x, n, w, out);                                                               \
+        else                                                                                                           \
+            narrow(op, 2, load, fraction, x, n, w, out);                                                               \
+    }
+NARROW(TW_SUM, f16, load_f16, 10)
+NARROW(TW_SUM, bf16, load_bf16, 7)
+NARROW(TW_ABS, f16, load_f16, 10)
+NARROW(TW_ABS, bf16, load_bf16, 7)
+
 #define WINDOW(op, name, size, load)                                                                                   \
     static void window_##op##_##name(const void *x, const void *y, size_t n, struct tw_window w, struct tw_folded *out) \
     {                                                                                                                  \
@@ -165,4 +234,7 @@ WINDOWS(TW_SQUARE)
 WINDOWS(TW_PRODUCT)
 
 #define WINDOW_SET(set)                                                                                                \
-    const struct tw_window_set tw_windows_##set = {#set, {ROW(TW_SUM), ROW(TW_ABS), ROW(TW_SQUARE), ROW(TW_PRODUCT)}}
+    const struct tw_window_set tw_windows_##set = {#set,                                                               \
+                                                   {ROW(TW_SUM), ROW(TW_ABS), ROW(TW_SQUARE), ROW(TW_PRODUCT)},        \
+                                                   {{narrow_TW_SUM_f16, narrow_TW_SUM_bf16},                           \
+                                                    {narrow_TW_ABS_f16, narrow_TW_ABS_bf16}}}
