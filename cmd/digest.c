@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun digest: what a configuration says, as one number, and where two of them say something else. */
+/* twinrun digest: what a file of tensors or a configuration says, as one number, and where two of them say something else. */
+#include "digest.h"
+
 #include "json.h"
 #include "options.h"
 #include "say.h"
@@ -20,22 +22,24 @@ struct digest_args {
 #define FIELD(f) offsetof(struct digest_args, f)
 
 static const struct tw_option options[] = {
-    {"config", 'c', TW_OPT_FLAG, NULL, NULL, "What", "the files are configurations: .json, .yaml, .yml, .toml", FIELD(config)},
+    {"config", 'c', TW_OPT_FLAG, NULL, NULL, "What", "the files are configurations: .json, .yaml, .yml, .toml; else they hold tensors", FIELD(config)},
     {"argv", 0, TW_OPT_FLAG, NULL, NULL, "What", "the configuration is the command line behind --", FIELD(argv)},
     {"format", 'f', TW_OPT_STRING, "FORMAT", NULL, "What", "json, yaml or toml, whatever the files are called", FIELD(format)},
-    {"canonical", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the canonical form itself, and nothing else", FIELD(canonical)},
+    {"canonical", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the canonical form of a configuration, and nothing else", FIELD(canonical)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"--config FILE [options]", "--config FILE FILE [options]", "--argv [options] -- COMMAND [ARGUMENTS]", NULL};
+static const char *const synopsis[] = {"FILE [FILE] [options]", "--config FILE [FILE] [options]", "--argv [options] -- COMMAND [ARGUMENTS]", NULL};
 static const struct tw_pair exits[] = {
-    {"0", "one configuration; or two that say the same"},
-    {"1", "two configurations that differ: the places are listed"},
-    {"2", "trouble: bad use, a file that cannot be read, a value without a canonical form"},
+    {"0", "one file; or two that say the same"},
+    {"1", "two files that differ: the tensors or places are listed"},
+    {"2", "trouble: bad use, a file that cannot be read, a value without a canonical form, a tensor of an unknown type"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
+    {"twinrun digest model.pt", "two digests: of the file's bytes, and of the tensors in it"},
+    {"twinrun digest a.pt b.safetensors", "the same tensors? If not, which differ, and by how much"},
     {"twinrun digest --config train.yaml", "two digests: of the bytes, and of what they say"},
     {"twinrun digest --config old.toml new.json", "do they say the same? If not, where not"},
     {"twinrun digest --argv -- python train.py --lr 0.1 --amp", "of a command line"},
@@ -145,10 +149,14 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_digest, argc, argv, &a, &given);
     if (rc >= 0)
         return rc;
-    if (a.config == a.argv)
-        return tw_bad_use("digest", "expected --config FILE, or --argv -- COMMAND");
+    if (a.config && a.argv)
+        return tw_bad_use("digest", "expected --config FILE or --argv -- COMMAND, found both");
     if (a.argv != given.is_job || (!a.argv && (given.count < 1 || given.count > 2)))
-        return tw_bad_use("digest", a.argv ? "--argv takes a command behind --" : "--config takes one file, or two to compare");
+        return tw_bad_use("digest", a.argv ? "--argv takes a command behind --" : "expected one file, or two to compare, found %zu", given.count);
+    if (!a.config && !a.argv && (a.canonical || a.format))
+        return tw_bad_use("digest", "--canonical and --format are for configurations: add --config");
+    if (!a.config && !a.argv)
+        return tw_digest_tensors(given.items, given.count, a.json);
     if (a.canonical && (a.json || (a.config && given.count > 1)))
         return tw_bad_use("digest", "--canonical prints one configuration, and nothing else");
     if ((rc = format_named(a.format, &format)) != 0)
@@ -171,9 +179,13 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_digest = {
     "digest",
-    "one number for what a configuration says; where two of them differ",
+    "one number for what a checkpoint or a configuration says; where two of them differ",
     synopsis,
-    "Two SHA-256 digests of a configuration: of its bytes, and of its values in their canonical form (RFC 8785). The second stays the same when "
+    "Files of tensors (PyTorch checkpoints of both formats, safetensors, .npy, .npz): the SHA-256 of the file, and one of its tensors by name, type, "
+    "shape and values, which is the same whatever the file's format, order, times and names of members. Of two files each tensor that differs is "
+    "listed: how many elements, by how many units in the last place, relative L2 distance. Nothing in a file is executed. Numbers that are no tensors, "
+    "such as a step count, are not in the content's digest.\n\n"
+    "--config and --argv: two SHA-256 digests of a configuration: of its bytes, and of its values in their canonical form (RFC 8785). The second stays the same when "
     "keys change places and when spaces, quotes, comments, the form of numbers or the file's format change; any changed value changes it.\n\n"
     "YAML is read by the core schema of YAML 1.2 (yes and on are text), with << as a merge. A command line is a list of words with the "
     "options behind each; options of different names may change places. Duplicate keys, NaN, infinities and unknown tags are refused, since programs "

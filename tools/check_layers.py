@@ -24,7 +24,7 @@ MAY = {
     "src/mpi": {"src/base", "src/fingerprint", "src/numerics"},
     "kernels": {"src/base", "src/fingerprint", "src/numerics"},
     "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
-    "src/evidence": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
+    "src/evidence": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare"},
     "src/isolate": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
     "src/report": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate"},
@@ -39,7 +39,7 @@ PUBLIC = {
     "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
     "tensors.h": "src/formats", "spread.h": "src/spread",
     "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
-    "config.h": "src/evidence",
+    "config.h": "src/evidence", "content.h": "src/evidence",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Findings: from a difference between two records to what a person or a program is told. */
 #include "internal.h"
+#include "ulp.h"
 
 #include <math.h>
 #include <string.h>

@@ -295,8 +295,4 @@ const struct tw_tolerance_rule *tw_tolerance_for(const struct tw_tolerance *t, c
 /* Judges every differing step of a pair. *inside false: something lies outside or cannot be judged (said in a note). */
 int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, struct twin_error *err);
 
-/* ---- ulp.c: exact numbers from kept values */
-struct tw_exact { uint64_t elements, changed; double max_ulp, rel_l2; };
-/* Compares n elements of a dtype. False when the dtype has no ulp (then changed is still counted). */
-bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype, struct tw_exact *out);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exact numbers from values that were kept: changed elements, distance in units of the last place, relative L2. */
-#include "internal.h"
+#include "ulp.h"
 
 #include <math.h>
 #include <string.h>
@@ -63,14 +63,15 @@ static double integer_of(uint64_t bits, enum twin_dtype dtype)
     }
 }
 
-bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype, struct tw_exact *out)
+bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n, enum twin_dtype dtype)
 {
     struct format f = format_of(dtype);
     bool complex_pair = dtype == TWIN_C64 || dtype == TWIN_C128;
     unsigned bytes = f.bytes ? f.bytes : (unsigned)twin_dtype_size(dtype);
     const unsigned char *x = a, *y = b;
-    double distance = 0, norm = 0;
-    *out = (struct tw_exact){.elements = n, .max_ulp = f.bytes ? 0 : NAN, .rel_l2 = NAN};
+    out->elements += n;
+    out->max_ulp = f.bytes ? out->max_ulp : NAN;
+    out->rel_l2 = NAN;
     if (bytes == 0 || bytes > 8)
         return false;
     bool numbers = dtype != TWIN_BYTES && dtype != TWIN_F8_E4M3FN && dtype != TWIN_F8_E5M2;
@@ -81,7 +82,7 @@ bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype 
             uint64_t p = load(x, bytes), q = load(y, bytes);
             double u = f.bytes ? value_of(p, f) : integer_of(p, dtype), w = f.bytes ? value_of(q, f) : integer_of(q, dtype);
             if (isfinite(u))
-                norm += u * u;
+                out->norm += u * u;
             if (p == q)
                 continue;
             changed = true;
@@ -89,11 +90,17 @@ bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype 
                 out->max_ulp = INFINITY;
             else if (f.bytes)
                 out->max_ulp = fmax(out->max_ulp, (double)ulp_between(ordered(p, f), ordered(q, f)));
-            distance += isfinite(u) && isfinite(w) ? (u - w) * (u - w) : INFINITY;
+            out->distance += isfinite(u) && isfinite(w) ? (u - w) * (u - w) : INFINITY;
         }
         out->changed += changed;
     }
     if (numbers)
-        out->rel_l2 = distance == 0 ? 0 : sqrt(distance) / sqrt(norm);
+        out->rel_l2 = out->distance == 0 ? 0 : sqrt(out->distance) / sqrt(out->norm);
     return f.bytes != 0;
+}
+
+bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype, struct tw_exact *out)
+{
+    *out = (struct tw_exact){0};
+    return tw_exact_add(out, a, b, n, dtype);
 }

@@ -5,6 +5,7 @@
  * nothing before it did says that something between two operations is invisible.
  */
 #include "internal.h"
+#include "ulp.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "internal.h"
+#include "ulp.h"
 
 static bool equal_masked(const char *a, const char *b)
 {

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensors of one file as one number, or those of two files beside each other. */
+#include "digest.h"
+
+#include "json.h"
+#include "options.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <twin/content.h>
+
+enum { SHOWN = 20 };
+
+static void print_type(const struct twin_tensors_entry *e)
+{
+    printf("%s [", twin_dtype_name(e->dtype));
+    for (uint32_t i = 0; i < e->ndim; i++)
+        printf("%s%lld", i ? ", " : "", (long long)e->shape[i]);
+    printf("]");
+}
+
+static json_t *shape_json(const struct twin_tensors_entry *e)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < e->ndim; i++)
+        json_array_append_new(list, json_integer(e->shape[i]));
+    return list;
+}
+
+static json_t *item_json(const char *name, const struct twin_content *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->count; i++) {
+        const struct twin_tensors_entry *e = c->tensor[i].entry;
+        json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:s}", "name", tw_json_text(e->name), "dtype", twin_dtype_name(e->dtype), "shape", shape_json(e),
+                                              "sha256", c->tensor[i].sha256));
+    }
+    return json_pack("{s:o, s:s, s:I, s:s, s:s, s:o}", "name", tw_json_text(name), "format", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), "bytes",
+                     (json_int_t)c->file_bytes, "file", c->file, "content", c->content, "tensors", list);
+}
+
+static json_t *side_json(const struct twin_tensors_entry *e)
+{
+    return e ? json_pack("{s:s, s:o}", "dtype", twin_dtype_name(e->dtype), "shape", shape_json(e)) : json_null();
+}
+
+static int add_difference(void *list, const struct twin_content_difference *d)
+{
+    return json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", tw_json_text(d->name), "a", side_json(d->a), "b", side_json(d->b), "changed",
+                                                 d->values ? json_integer((json_int_t)d->changed) : json_null(), "max_ulp", tw_json_number(d->values ? d->max_ulp : NAN),
+                                                 "relative_l2", tw_json_number(d->values ? d->rel_l2 : NAN)));
+}
+
+struct seen { long shown, all; };
+
+static int print_difference(void *user, const struct twin_content_difference *d)
+{
+    struct seen *s = user;
+    char *name = tw_printable(d->name, strlen(d->name));
+    if (s->all++ >= SHOWN) {
+        tw_free(name);
+        return 0;
+    }
+    s->shown++;
+    printf("  %s  ", name ? name : "?");
+    tw_free(name);
+    print_type(d->a ? d->a : d->b);
+    if (!d->a || !d->b) {
+        printf("  only in %s\n", d->a ? "the first" : "the second");
+    } else if (!d->values) {
+        printf(" against ");
+        print_type(d->b);
+        printf("\n");
+    } else {
+        char changed[32], all[32];
+        printf("  %s of %s elements", tw_human_count(d->changed, changed), tw_human_count(d->a->count, all));
+        if (isinf(d->max_ulp))
+            printf(", NaN among them");
+        else if (!isnan(d->max_ulp))
+            printf(", at most %.6g ulp", d->max_ulp);
+        if (!isnan(d->rel_l2))
+            printf(", relative L2 %.2g", d->rel_l2);
+        printf("\n");
+    }
+    return 0;
+}
+
+static void print_item(const char *path, const struct twin_content *c)
+{
+    char size[16], *name = tw_printable(path, strlen(path));
+    printf("%s  %s, %zu tensor%s, %s\n  file       sha256:%s\n  content    sha256:%s\n", name ? name : "?", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count,
+           c->count == 1 ? "" : "s", tw_human_bytes(c->file_bytes, size), c->file, c->content);
+    for (size_t i = 0; i < twin_tensors_skipped_count(c->tensors); i++) {
+        char *skipped = tw_printable(twin_tensors_skipped(c->tensors, i), strlen(twin_tensors_skipped(c->tensors, i)));
+        printf("%s%s", i ? ", " : "  passed over: ", skipped ? skipped : "?");
+        tw_free(skipped);
+    }
+    printf("%s", twin_tensors_skipped_count(c->tensors) ? "\n" : "");
+    if (twin_tensors_kind(c->tensors) >= TWIN_TENSORS_TORCH)
+        printf("  note       tensors only: a step count or a name in the file is not in the content's digest\n");
+    tw_free(name);
+}
+
+static int report_text(char *const *files, const struct twin_content *c, size_t count, struct twin_error *err)
+{
+    struct seen seen = {0, 0};
+    for (size_t i = 0; i < count; i++)
+        print_item(files[i], &c[i]);
+    if (count < 2)
+        return TW_EXIT_SAME;
+    const bool same = strcmp(c[0].content, c[1].content) == 0;
+    if (same)
+        printf("SAME    %s\n", strcmp(c[0].file, c[1].file) == 0 ? "byte for byte" : "the same tensors in other bytes");
+    else
+        printf("DIFFER\n");
+    if (!same && twin_content_compare(&c[0], &c[1], print_difference, &seen, err) < 0)
+        return tw_trouble(err, "the tensors cannot be compared");
+    if (seen.all > seen.shown)
+        printf("  and %ld more (--json lists all)\n", seen.all - seen.shown);
+    return same ? TW_EXIT_SAME : TW_EXIT_DIFFER;
+}
+
+static int report_json(char *const *files, const struct twin_content *c, size_t count, struct twin_error *err)
+{
+    json_t *items = json_array(), *differences = json_array(), *o = json_pack("{s:s}", "schema", "twinrun.digest/1");
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(items, item_json(files[i], &c[i]));
+    json_object_set_new(o, "items", items);
+    long n = count == 2 ? twin_content_compare(&c[0], &c[1], add_difference, differences, err) : 0;
+    if (count == 2) {
+        json_object_set_new(o, "outcome", json_string(n == 0 ? "same" : "differ"));
+        json_object_set(o, "differences", differences);
+    }
+    json_decref(differences);
+    if (n < 0) {
+        json_decref(o);
+        return tw_trouble(err, "the tensors cannot be compared");
+    }
+    int rc = tw_json_print(o);
+    return rc ? rc : n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+}
+
+int tw_digest_tensors(char *const *files, size_t count, bool json)
+{
+    struct twin_content c[2] = {{0}};
+    struct twin_error err = TWIN_ERROR_INIT;
+    size_t read = 0;
+    while (read < count && twin_content_read(files[read], &c[read], &err) == 0)
+        read++;
+    int rc = read < count ? tw_trouble(&err, "no digest") : json ? report_json(files, c, count, &err) : report_text(files, c, count, &err);
+    while (read > 0)
+        twin_content_free(&c[--read]);
+    return rc;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_CONTENT_H
+#define TWIN_CONTENT_H
+/*
+ * Digests of the tensors in a file: equal for equal tensors, whatever the file is called, when it was written, in which order, and
+ * whether it is .npy, .npz, safetensors or a PyTorch checkpoint. docs/digest.md. Reading is <twin/tensors.h>'s.
+ *
+ * A tensor's digest is SHA-256 over: "twinrun.tensor/1" and a NUL; length of the name (u64) and the name; length of the type's name
+ * and that ("f32"); the number of dimensions and each (u64); the elements, row-major. Integers and elements are little-endian. The
+ * content's digest is SHA-256 over "twinrun.content/1", a NUL and the 32-byte digests of all tensors in the order of their names as bytes.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
+#include <twin/tensors.h>
+
+struct twin_content_tensor {
+    const struct twin_tensors_entry *entry;
+    char sha256[65];
+};
+
+struct twin_content {
+    struct twin_tensors *tensors;
+    size_t count;
+    struct twin_content_tensor *tensor; /* by name */
+    uint64_t file_bytes;
+    char file[65], content[65];         /* SHA-256 of the file's bytes; of its tensors */
+};
+
+/* Errors: those of twin_tensors_open and _read; TWIN_EUNSUPPORTED names a tensor that cannot be read. Needs twin_content_free after success. */
+int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err);
+void twin_content_free(struct twin_content *c);
+
+/* One tensor that is not the same in both. */
+struct twin_content_difference {
+    const char *name;
+    const struct twin_tensors_entry *a, *b; /* NULL: not there */
+    bool values;                            /* same type and shape, other values: then the following are known */
+    uint64_t changed;                       /* elements whose bits differ */
+    double max_ulp, rel_l2;                 /* NaN: not for such a type */
+};
+/* Calls visit for each, by name, until it returns other than 0. Returns the number of visits, or an error (negative, in err). */
+long twin_content_compare(const struct twin_content *a, const struct twin_content *b,
+                          int (*visit)(void *user, const struct twin_content_difference *d), void *user, struct twin_error *err);
+#endif

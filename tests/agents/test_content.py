@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`twinrun digest FILE...`: the digest of a file's tensors, made again here from docs/digest.md by hashlib and torch; what it must not see, what it must."""
+import collections
+import hashlib
+import io
+import struct
+import zipfile
+
+import numpy
+import pytest
+import torch
+from safetensors.torch import save_file
+
+NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.bool: "bool"}
+
+
+def tensor_digest(name, tensor):
+    def text(s):
+        return struct.pack("<Q", len(s.encode())) + s.encode()
+
+    values = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    return hashlib.sha256(b"twinrun.tensor/1\0" + text(name) + text(NAMES[tensor.dtype]) + struct.pack("<Q", tensor.dim())
+                          + b"".join(struct.pack("<Q", n) for n in tensor.shape) + values)
+
+
+def content_digest(tensors):
+    every = sorted((name.encode(), tensor_digest(name, t).digest()) for name, t in tensors.items())
+    return hashlib.sha256(b"twinrun.content/1\0" + b"".join(d for _, d in every)).hexdigest()
+
+
+@pytest.fixture
+def digest(twinrun):
+    def of(*files):
+        r = twinrun("digest", "--json", *map(str, files))
+        assert r.rc in (0, 1), r
+        return r.json
+
+    return of
+
+
+def tensors():
+    torch.manual_seed(3)
+    return {"w": torch.randn(7, 5), "b": torch.randn(5, dtype=torch.float64), "h": torch.randn(3, 1, 2).half(), "z": torch.randn(4).bfloat16(),
+            "n": torch.arange(6), "empty": torch.zeros(0, 4), "scalar": torch.tensor(float("nan")), "m": torch.tensor([True, False])}
+
+
+def test_as_specified_in_every_format(digest, tmp_path):
+    state = tensors()
+    torch.save(state, tmp_path / "a.pt")
+    torch.save(state, tmp_path / "legacy.pt", _use_new_zipfile_serialization=False)
+    save_file(state, tmp_path / "c.safetensors", metadata={"made": "today"})
+    wanted = content_digest(state)
+    for name in ("a.pt", "legacy.pt", "c.safetensors"):
+        item, = digest(tmp_path / name)["items"]
+        assert item["content"] == wanted, name
+        assert item["file"] == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        assert {t["name"]: t["sha256"] for t in item["tensors"]} == {n: tensor_digest(n, t).hexdigest() for n, t in state.items()}
+    arrays = {n: t for n, t in state.items() if n not in ("z",)}    # NumPy has no bfloat16
+    numpy.savez(tmp_path / "d.npz", **{n: t.numpy() for n, t in arrays.items()})
+    numpy.savez_compressed(tmp_path / "e.npz", **{n: numpy.asarray(t.numpy(), order="F") for n, t in reversed(arrays.items())})
+    both = digest(tmp_path / "d.npz", tmp_path / "e.npz")
+    assert both["outcome"] == "same" and both["items"][0]["content"] == content_digest(arrays)
+
+
+def test_other_order_names_of_members_strides_and_time_do_not_count(digest, tmp_path):
+    state = tensors()
+    torch.save(state, tmp_path / "a.pt")
+    strided = {n: (t.t().contiguous().t() if t.dim() == 2 else t) for n, t in reversed(state.items())}
+    torch.save(collections.OrderedDict(strided), tmp_path / "other name.bin")
+    both = digest(tmp_path / "a.pt", tmp_path / "other name.bin")
+    assert both["outcome"] == "same" and both["items"][0]["file"] != both["items"][1]["file"]
+
+
+def test_any_bit_name_shape_or_type_counts(digest, twinrun, tmp_path):
+    state = tensors()
+    torch.save(state, tmp_path / "a.pt")
+    first = digest(tmp_path / "a.pt")["items"][0]["content"]
+
+    def changed(**how):
+        torch.save({**state, **how}, tmp_path / "b.pt")
+        return digest(tmp_path / "a.pt", tmp_path / "b.pt")
+
+    w = state["w"].clone()
+    w.view(torch.int32)[3, 2] ^= 1
+    w.view(torch.int32)[0, 0] ^= 6
+    bits = changed(w=w)
+    assert bits["outcome"] == "differ" and bits["items"][1]["content"] != first
+    difference, = bits["differences"]
+    assert (difference["name"], difference["changed"]) == ("w", 2) and 2 <= difference["max_ulp"] <= 6
+    expected = ((w.double() - state["w"].double()).norm() / state["w"].double().norm()).item()
+    assert difference["relative_l2"] == pytest.approx(expected, rel=1e-12)
+    assert [d["name"] for d in changed(b=state["b"].reshape(5, 1))["differences"]] == ["b"]
+    assert changed(b=state["b"].float())["differences"][0]["b"]["dtype"] == "f32"
+    assert changed(scalar=torch.tensor(struct.unpack("<f", b"\1\0\xc0\x7f")[0]))["outcome"] == "differ"    # another NaN
+    more = changed(extra=torch.ones(1))
+    assert more["differences"] == [{"name": "extra", "a": None, "b": {"dtype": "f32", "shape": [1]}, "changed": None, "max_ulp": None, "relative_l2": None}]
+    torch.save({"a.b": torch.ones(2)}, tmp_path / "flat.pt")
+    torch.save({"a": {"b": torch.ones(2)}}, tmp_path / "nested.pt")
+    assert digest(tmp_path / "flat.pt", tmp_path / "nested.pt")["outcome"] == "differ"
+    shown = twinrun("digest", str(tmp_path / "flat.pt"), str(tmp_path / "nested.pt"))
+    assert shown.rc == 1 and "only in the first" in shown.out and "only in the second" in shown.out
+
+
+def test_hostile_and_damaged_files_are_refused(twinrun, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "touched"), "w"))
+
+    torch.save({"w": torch.ones(2), "x": Bomb()}, tmp_path / "bomb.pt")
+    assert twinrun("digest", str(tmp_path / "bomb.pt")).rc == 0 and not (tmp_path / "touched").exists()
+    whole = io.BytesIO()
+    torch.save({"w": torch.ones(2)}, whole)
+    (tmp_path / "cut.pt").write_bytes(whole.getvalue()[:-40])
+    r = twinrun("digest", str(tmp_path / "cut.pt"))
+    assert r.rc == 2 and "cut.pt" in r.err
+    with zipfile.ZipFile(tmp_path / "none.zip", "w") as z:
+        z.writestr("readme", "no tensors here")
+    assert twinrun("digest", str(tmp_path / "none.zip")).rc == 2
