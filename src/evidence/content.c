@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <twin/content.h>
@@ -44,20 +45,32 @@ static int end(struct sha *s, char hex[65], struct twin_error *err)
     return 0;
 }
 
-static int digest_file(struct sha *s, const char *path, char *chunk, struct twin_content *c, struct twin_error *err)
+/* The file's bytes, in a thread of their own beside the tensors'. */
+struct whole {
+    const char *path;
+    struct sha sha;
+    char *chunk, hex[65];
+    uint64_t bytes;
+    struct twin_error err;
+};
+
+static void *digest_file(void *arg)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+    struct whole *w = arg;
+    int fd = open(w->path, O_RDONLY | O_CLOEXEC);
     ssize_t n = 0;
-    s->failed |= fd < 0 || EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1;
-    while (fd >= 0 && !s->failed && (n = tw_pread_all(fd, chunk, CHUNK, c->file_bytes)) > 0) {
-        take(s, chunk, (size_t)n);
-        c->file_bytes += (uint64_t)n;
+    w->sha.failed |= EVP_DigestInit_ex(w->sha.ctx, EVP_sha256(), NULL) != 1;
+    while (fd >= 0 && !w->sha.failed && (n = tw_pread_all(fd, w->chunk, CHUNK, w->bytes)) > 0) {
+        take(&w->sha, w->chunk, (size_t)n);
+        w->bytes += (uint64_t)n;
     }
     if (fd < 0 || n < 0)
-        rc = twin_error_system(err, "reading %s", path);
+        twin_error_system(&w->err, "reading %s", w->path);
+    else
+        end(&w->sha, w->hex, &w->err);
     if (fd >= 0)
         close(fd);
-    return rc ? rc : end(s, c->file, err);
+    return NULL;
 }
 
 static int digest_tensor(struct sha *s, struct twin_tensors *f, struct twin_content_tensor *t, size_t index, char *chunk, struct twin_error *err)
@@ -111,19 +124,32 @@ static int digest_all(struct sha *s, struct twin_content *c, char *chunk, struct
 int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct sha s = {.ctx = EVP_MD_CTX_new()};
+    struct whole whole = {.path = path, .sha = {.ctx = EVP_MD_CTX_new()}, .chunk = tw_malloc(CHUNK), .err = TWIN_ERROR_INIT};
     char *chunk = tw_malloc(CHUNK);
+    pthread_t thread;
     *out = (struct twin_content){0};
     int rc = twin_tensors_open(path, &out->tensors, err);
     if (rc == 0) {
         out->count = twin_tensors_count(out->tensors);
         out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
-        if (!s.ctx || !chunk || !out->tensor)
+        if (!s.ctx || !whole.sha.ctx || !whole.chunk || !chunk || !out->tensor)
             rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
     }
-    rc = rc ? rc : digest_file(&s, path, chunk, out, err);
-    rc = rc ? rc : digest_all(&s, out, chunk, err);
+    if (rc == 0) {
+        const bool beside = pthread_create(&thread, NULL, digest_file, &whole) == 0;
+        rc = digest_all(&s, out, chunk, err);
+        if (beside)
+            pthread_join(thread, NULL);
+        else
+            digest_file(&whole);
+        rc = rc ? rc : whole.err.code ? twin_error_set(err, whole.err.code, "%s", whole.err.message) : 0;
+        out->file_bytes = whole.bytes;
+        memcpy(out->file, whole.hex, sizeof out->file);
+    }
     tw_free(chunk);
+    tw_free(whole.chunk);
     EVP_MD_CTX_free(s.ctx);
+    EVP_MD_CTX_free(whole.sha.ctx);
     if (rc)
         twin_content_free(out);
     return rc;
