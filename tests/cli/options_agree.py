@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks twinrun for its help, man pages and completion scripts and checks that they show the same options."""
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -72,9 +74,12 @@ def main():
     if len(commands) < 5:
         complain("the help names only %s" % commands)
     bash, zsh = ask("--completion", "bash")[1], ask("--completion", "zsh")[1]
+    pages = os.path.join(os.path.dirname(os.path.realpath(shutil.which("twinrun"))), "..", "docs", "man")
     for command in commands:
         if check_command(command, bash, zsh) < 2:
             complain("%s: no options found" % command)
+        if os.path.isdir(pages) and not os.path.exists(os.path.join(pages, "twinrun-%s.1" % command)):
+            complain("%s: the build makes no man page for it (docs/man/meson.build)" % command)
     if not bad:
         print("help, man pages, completion and parser agree")
     return 1 if bad else 0
