@@ -17,7 +17,9 @@
 
 struct twin_content_tensor {
     const struct twin_tensors_entry *entry;
-    char sha256[65];
+    size_t index;                       /* of it in the file's order */
+    unsigned char digest[32];
+    char sha256[65];                    /* that in hex */
 };
 
 struct twin_content {

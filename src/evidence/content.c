@@ -36,12 +36,11 @@ static void take_text(struct sha *s, const char *text)
     take(s, text, n);
 }
 
-static int end(struct sha *s, char hex[65], struct twin_error *err)
+static int end(struct sha *s, unsigned char digest[32], char hex[65], struct twin_error *err)
 {
-    unsigned char digest[32];
     if (s->failed || EVP_DigestFinal_ex(s->ctx, digest, NULL) != 1)
         return twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
-    tw_hex(digest, sizeof digest, hex);
+    tw_hex(digest, 32, hex);
     return 0;
 }
 
@@ -57,6 +56,7 @@ struct whole {
 static void *digest_file(void *arg)
 {
     struct whole *w = arg;
+    unsigned char digest[32];
     int fd = open(w->path, O_RDONLY | O_CLOEXEC);
     ssize_t n = 0;
     w->sha.failed |= EVP_DigestInit_ex(w->sha.ctx, EVP_sha256(), NULL) != 1;
@@ -67,13 +67,13 @@ static void *digest_file(void *arg)
     if (fd < 0 || n < 0)
         twin_error_system(&w->err, "reading %s", w->path);
     else
-        end(&w->sha, w->hex, &w->err);
+        end(&w->sha, digest, w->hex, &w->err);
     if (fd >= 0)
         close(fd);
     return NULL;
 }
 
-static int digest_tensor(struct sha *s, struct twin_tensors *f, struct twin_content_tensor *t, size_t index, char *chunk, struct twin_error *err)
+static int digest_tensor(struct sha *s, struct twin_tensors *f, struct twin_content_tensor *t, char *chunk, struct twin_error *err)
 {
     const struct twin_tensors_entry *e = t->entry;
     const uint64_t ndim = e->ndim, size = e->count ? e->bytes / e->count : 1, most = CHUNK / (size ? size : 1);
@@ -87,12 +87,12 @@ static int digest_tensor(struct sha *s, struct twin_tensors *f, struct twin_cont
         take(s, &e->shape[i], sizeof e->shape[i]);
     for (uint64_t at = 0, n; at < e->count; at += n) {
         n = e->count - at < most ? e->count - at : most;
-        int rc = twin_tensors_read(f, index, at, n, chunk, err);
+        int rc = twin_tensors_read(f, t->index, at, n, chunk, err);
         if (rc)
             return rc;
         take(s, chunk, n * size);
     }
-    return end(s, t->sha256, err);
+    return end(s, t->digest, t->sha256, err);
 }
 
 static int by_name(const void *x, const void *y)
@@ -103,22 +103,20 @@ static int by_name(const void *x, const void *y)
 
 static int digest_all(struct sha *s, struct twin_content *c, char *chunk, struct twin_error *err)
 {
+    unsigned char digest[32];
     int rc = 0;
     for (size_t i = 0; i < c->count && rc == 0; i++) { /* in the file's order: compressed members are read once */
         c->tensor[i].entry = twin_tensors_at(c->tensors, i);
-        rc = digest_tensor(s, c->tensors, &c->tensor[i], i, chunk, err);
+        c->tensor[i].index = i;
+        rc = digest_tensor(s, c->tensors, &c->tensor[i], chunk, err);
     }
     if (rc)
         return rc;
     qsort(c->tensor, c->count, sizeof *c->tensor, by_name);
     begin(s, "twinrun.content/1");
-    for (size_t i = 0; i < c->count; i++) {
-        unsigned char digest[32];
-        for (int k = 0; k < 32; k++)
-            digest[k] = (unsigned char)strtoul((char[]){c->tensor[i].sha256[2 * k], c->tensor[i].sha256[2 * k + 1], '\0'}, NULL, 16);
-        take(s, digest, sizeof digest);
-    }
-    return end(s, c->content, err);
+    for (size_t i = 0; i < c->count; i++)
+        take(s, c->tensor[i].digest, sizeof c->tensor[i].digest);
+    return end(s, digest, c->content, err);
 }
 
 int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
@@ -164,23 +162,14 @@ void twin_content_free(struct twin_content *c)
 
 /* ---- two files */
 
-static size_t index_of(struct twin_tensors *f, const struct twin_tensors_entry *e)
-{
-    size_t i = 0;
-    while (twin_tensors_at(f, i) != e)
-        i++;
-    return i;
-}
-
-/* Both exist, and their digests differ. */
-static int measure(const struct twin_content *a, const struct twin_content *b, struct twin_content_difference *d, struct twin_error *err)
+/* Both exist, at i in a and at j in b, and their digests differ. */
+static int measure(const struct twin_content *a, const struct twin_content *b, size_t i, size_t j, struct twin_content_difference *d, struct twin_error *err)
 {
     const struct twin_tensors_entry *x = d->a, *y = d->b;
     d->values = x->dtype == y->dtype && x->ndim == y->ndim && (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
     if (!d->values)
         return 0;
     const uint64_t size = x->bytes / x->count, most = CHUNK / size;
-    const size_t i = index_of(a->tensors, x), j = index_of(b->tensors, y);
     char *p = tw_malloc(CHUNK), *q = tw_malloc(CHUNK);
     struct tw_exact sum = {0};
     int rc = p && q ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory to compare %s", x->name);
@@ -209,9 +198,9 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
         struct twin_content_difference d = {order <= 0 ? x->entry->name : y->entry->name, order <= 0 ? x->entry : NULL, order >= 0 ? y->entry : NULL, false, 0, NAN, NAN};
         i += order <= 0;
         j += order >= 0;
-        if (order == 0 && strcmp(x->sha256, y->sha256) == 0)
+        if (order == 0 && memcmp(x->digest, y->digest, sizeof x->digest) == 0)
             continue;
-        int rc = order == 0 ? measure(a, b, &d, err) : 0;
+        int rc = order == 0 ? measure(a, b, x->index, y->index, &d, err) : 0;
         if (rc)
             return rc;
         visits++;
