@@ -26,14 +26,14 @@ def ask(*args):
 def options_of_help(text):
     """{long name: (short name or '', argument or '')}"""
     found = {}
-    for short, name, argument in re.findall(r"^  (?:-(\w),|   ) --([a-z-]+)(?: ([A-Z_:]+))?(?:  |$)", text, re.M):
+    for short, name, argument in re.findall(r"^  (?:-(\w),|   ) --([a-z-]+)(?: ([A-Z_:=]+))?(?:  |$)", text, re.M):
         found[name] = (short, argument)
     return found
 
 
 def options_of_man(text):
     found = {}
-    for short, name, argument in re.findall(r"^\.TP\n(?:\\fB\\-(\w)\\fR, )?\\fB\\-\\-([a-z\\-]+)\\fR(?: \\fI([A-Z_:\\-]+)\\fR)?$", text, re.M):
+    for short, name, argument in re.findall(r"^\.TP\n(?:\\fB\\-(\w)\\fR, )?\\fB\\-\\-([a-z\\-]+)\\fR(?: \\fI([A-Z_:=\\-]+)\\fR)?$", text, re.M):
         found[name.replace("\\-", "-")] = (short, argument)
     return found
 
