@@ -18,7 +18,8 @@
 enum {
     CHUNK = 128 << 10,    /* two of them stay in the second-level cache between the copy and the digest */
     LARGE = 1 << 20,      /* files from this size on go first, the largest before the others: no thread begins one at the end */
-    LOOK = 512,           /* bytes by which DVC tells text from other files */
+    LOOK = 512,           /* bytes by which DVC tells text from other pieces of a file */
+    TEXT_PIECE = 1 << 20, /* of which each is text or not by itself, and no CR LF reaches into the next */
     MOST_THREADS = 64
 };
 
@@ -71,7 +72,7 @@ struct lane {
     bool end;                  /* the file ends behind them */
 };
 
-/* DVC before 3: a file whose beginning has no NUL and at most 30% bytes that are no text counts as text. */
+/* DVC before 3: a piece whose beginning has no NUL and at most 30% bytes that are no text counts as text. */
 static bool looks_like_text(const unsigned char *p, size_t n)
 {
     size_t other = 0;
@@ -132,8 +133,13 @@ static const char *read_chunk(struct work *w, struct lane *l)
     const ssize_t n = tw_pread_all(l->fd, l->chunk, CHUNK, l->at);
     if (n < 0)
         return strerror(errno);
-    if (l->at == 0 && l->item->kind == TW_HASH_MD5_TEXT)
+    const bool piece = l->item->kind == TW_HASH_MD5_TEXT && l->at % TEXT_PIECE == 0;
+    if (piece && l->held && EVP_DigestUpdate(l->ctx, "\r", 1) != 1)
+        return "out of memory";
+    if (piece) {
+        l->held = false;
         l->text = looks_like_text(l->chunk, (size_t)n);
+    }
     l->at += (uint64_t)n;
     w->bytes += (uint64_t)n;
     l->n = (size_t)n;
