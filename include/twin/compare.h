@@ -154,6 +154,7 @@ struct twin_verdict {
     enum twin_replay replay;               /* of the zoom's suspect */
     struct twin_rule_use *rules; size_t rule_count; /* of the tolerance file, in its order */
     struct twin_against *against;          /* NULL: runs were compared with each other */
+    int replay_core[2];                    /* of TWIN_REPLAY_BY_CORE: two that give different results */
 };
 
 /* Is this a tolerance file? 0, TWIN_EFORMAT (names the rule), TWIN_ENOENT, TWIN_EIO, TWIN_ELIMIT, TWIN_ENOMEM. */
