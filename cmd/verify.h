@@ -8,9 +8,10 @@
 #include <stddef.h>
 
 struct tw_verify_args {
-    struct tw_strings keys;
+    bool quick, json, quiet;
+    struct tw_strings keys; /* of signatures */
     const char *trust, *at;
-    bool foreign, json;
+    bool foreign;
 };
 
 struct tw_verify_kind {
@@ -21,5 +22,5 @@ struct tw_verify_kind {
     int (*verify)(char *const *operands, size_t count, const struct tw_verify_args *a); /* the exit code */
 };
 
-extern const struct tw_verify_kind tw_verify_signed; /* verify_signed.c */
+extern const struct tw_verify_kind tw_verify_snapshot, tw_verify_signed; /* verify_snapshot.c, verify_signed.c */
 #endif

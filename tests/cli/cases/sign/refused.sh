@@ -18,7 +18,7 @@ TWINRUN_KEY_PASSPHRASE=secret twinrun sign --new-key locked >made; say
 twinrun sign f --key locked -o locked.json; say
 TWINRUN_KEY_PASSPHRASE=guess twinrun sign f --key locked -o locked.json; say
 TWINRUN_KEY_PASSPHRASE=secret twinrun sign f --key locked -o - >locked.json; say
-twinrun verify locked.json --key locked.pub f; say
+twinrun verify locked.json --key locked.pub f >verified; say
 twinrun verify f.dsse.json f; say
 twinrun verify f.dsse.json --key "$K/ana.key.pub" --trust f f; say
 twinrun verify f.dsse.json --key "$K/ana.key" f; say
