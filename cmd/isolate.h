@@ -4,6 +4,7 @@
 /* Inside of twinrun isolate: isolate.c (options, order of events), isolate_runs.c (the runs that the search asks for),
  * isolate_log.c (what makes an interrupted search go on), isolate_result.c (what was found, in words and numbers), isolate_report.c
  * (what is printed and written), isolate_arms.c (--a and --b). */
+#include "data.h"
 #include "known.h"
 #include "options.h"
 #include "watch.h"
@@ -21,7 +22,7 @@
 struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case;
     uint64_t max_runs, max_time, steps, jobs;
-    struct tw_strings ignore;
+    struct tw_strings ignore, data;
     bool fresh_dir, json, no_cases, quiet, resume, text;
 };
 
@@ -41,6 +42,7 @@ struct tw_isolate_made {
 struct tw_isolate {
     struct tw_isolate_args args;
     char *const *argv;                    /* the job; without any words with --a and --b */
+    struct tw_data data;                  /* of args.data, verified */
     struct tw_isolate_arms *arms;         /* NULL without --a and --b */
     char *home, *folder, *spool;          /* folder: of this search, below <home>/searches */
     struct twin_factors factors;

@@ -271,6 +271,8 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
         .window_last = UINT32_MAX,
         .fresh_dir = c->args.fresh_dir,
         .stdin_spool = c->spool,
+        .data = c->data.item,
+        .data_count = c->data.count,
         .on_tick = tw_watch_tick,
         .user = &m->watch,
     };

@@ -23,7 +23,7 @@ struct snapshot_args {
 
 static const struct tw_option options[] = {
     {"output", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "the manifest; DIR.snapshot beside the folder unless given", FIELD(output)},
-    {"exclude", 'x', TW_OPT_LIST, "PATTERN", NULL, "What", "leave out what matches; with / at its end only folders; may be repeated", FIELD(exclude)},
+    {"exclude", 'x', TW_OPT_LIST, "PATTERN", NULL, "What", "leave out what matches; with / at its end only folders", FIELD(exclude)},
     {"follow", 0, TW_OPT_FLAG, NULL, NULL, "What", "go into folders elsewhere that links lead to", FIELD(follow)},
     {"paranoid", 0, TW_OPT_FLAG, NULL, NULL, "What", "read every file, also those that look as they did when they were last read", FIELD(paranoid)},
     {"force", 0, TW_OPT_FLAG, NULL, NULL, "Output", "replace a manifest that says something else", FIELD(force)},
@@ -95,7 +95,7 @@ static void report_text(const char *output, const struct twin_snapshot *s, const
     printf("%s%s\n  root   sha256:%s\n  holds  %s\n", safe ? safe : "?", was ? "  says something else" : "", was ? was->root : s->root, tw_snapshot_holds(was ? was : s, holds));
     if (was) {
         printf("  now    sha256:%s\n", s->root);
-        tw_snapshot_print_differences(was, s, &modes);
+        tw_snapshot_print_differences(stdout, was, s, 0, &modes);
         printf("  next   --force replaces it, -o FILE writes another\n");
     } else if (s->read_files < s->files) {
         printf("  read   %s file%s, %s; the others have not changed since they were last read\n", tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",

@@ -69,23 +69,23 @@ static const char *kind_name(const struct twin_snapshot_entry *e)
     return e->kind == TWIN_SNAPSHOT_FILE ? "file" : e->kind == TWIN_SNAPSHOT_LINK ? "link" : "empty folder";
 }
 
-struct printing { size_t modes; };
+struct printing { FILE *out; size_t modes, shown, most; };
 
-static void print_why(const struct twin_snapshot_entry *was, const struct twin_snapshot_entry *is)
+static void print_why(FILE *out, const struct twin_snapshot_entry *was, const struct twin_snapshot_entry *is)
 {
     char a[32], b[32], *target;
     if (was->kind != is->kind) {
-        printf("%s -> %s", kind_name(was), kind_name(is));
+        fprintf(out, "%s -> %s", kind_name(was), kind_name(is));
     } else if (was->kind == TWIN_SNAPSHOT_LINK) {
         target = tw_printable(is->target, strlen(is->target));
-        printf("leads to %s", target ? target : "?");
+        fprintf(out, "leads to %s", target ? target : "?");
         tw_free(target);
     } else if (was->bytes != is->bytes) {
-        printf("%s -> %s bytes", tw_human_count(was->bytes, a), tw_human_count(is->bytes, b));
+        fprintf(out, "%s -> %s bytes", tw_human_count(was->bytes, a), tw_human_count(is->bytes, b));
     } else {
         tw_hex(was->sha256, 6, a);
         tw_hex(is->sha256, 6, b);
-        printf("sha256 %s... -> %s...", a, b);
+        fprintf(out, "sha256 %s... -> %s...", a, b);
     }
 }
 
@@ -94,28 +94,42 @@ static int print_difference(void *user, const struct twin_snapshot_difference *d
     static const char *const words[] = {"added", "missing", "changed"};
     const struct twin_snapshot_entry *e = d->was ? d->was : d->is;
     char *path = tw_printable(e->path, strlen(e->path)), count[32];
+    struct printing *p = user;
+    FILE *out = p->out;
     if (d->change == TWIN_SNAPSHOT_MODE) {
-        ((struct printing *)user)->modes++;
-    } else {
-        printf("  %-7s  %s  ", words[d->change], path ? path : "?");
+        p->modes++;
+    } else if (p->most == 0 || p->shown++ < p->most) {
+        fprintf(out, "  %-7s  %s  ", words[d->change], path ? path : "?");
         if (d->was && d->is)
-            print_why(d->was, d->is);
+            print_why(out, d->was, d->is);
         else if (e->kind == TWIN_SNAPSHOT_FILE)
-            printf("%s bytes", tw_human_count(e->bytes, count));
+            fprintf(out, "%s bytes", tw_human_count(e->bytes, count));
         else
-            printf("%s", kind_name(e));
-        printf("\n");
+            fprintf(out, "%s", kind_name(e));
+        fprintf(out, "\n");
     }
     tw_free(path);
     return 0;
 }
 
-size_t tw_snapshot_print_differences(const struct twin_snapshot *was, const struct twin_snapshot *is, size_t *modes)
+void tw_snapshot_print_differences(FILE *out, const struct twin_snapshot *was, const struct twin_snapshot *is, size_t most, size_t *modes)
 {
-    struct printing p = {0};
-    const size_t n = twin_snapshot_compare(was, is, print_difference, &p);
+    struct printing p = {.out = out, .most = most};
+    twin_snapshot_compare(was, is, print_difference, &p);
+    if (most && p.shown > most)
+        fprintf(out, "  and %zu more\n", p.shown - most);
     *modes = p.modes;
-    return n;
+}
+
+static int pass_over(void *user, const struct twin_snapshot_difference *d)
+{
+    (void)user, (void)d;
+    return 0;
+}
+
+size_t tw_snapshot_count_differences(const struct twin_snapshot *was, const struct twin_snapshot *is)
+{
+    return twin_snapshot_compare(was, is, pass_over, NULL);
 }
 
 static json_t *side(const struct twin_snapshot_entry *e, bool known)

@@ -25,7 +25,7 @@ static int report_text(const char *manifest, const char *dir, const struct twin_
     char *folder = tw_printable(dir, strlen(dir)), *name = tw_printable(manifest, strlen(manifest));
     if (differences)
         printf("DIFFER  %s is not what %s says: %s difference%s\n", folder ? folder : "?", name ? name : "?", tw_human_count(differences, n), differences == 1 ? "" : "s");
-    tw_snapshot_print_differences(was, now, &modes);
+    tw_snapshot_print_differences(stdout, was, now, 0, &modes);
     if (!differences)
         printf("OK      %s  %s  sha256:%s\n", folder ? folder : "?", tw_snapshot_holds(was, holds), was->root);
     if (modes)
@@ -35,15 +35,9 @@ static int report_text(const char *manifest, const char *dir, const struct twin_
     return differences ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
-static int count(void *user, const struct twin_snapshot_difference *d)
-{
-    (void)user, (void)d;
-    return 0;
-}
-
 static int report(const char *manifest, const char *dir, const struct twin_snapshot *was, const struct twin_snapshot *now, bool json)
 {
-    size_t n = twin_snapshot_compare(was, now, count, NULL);
+    size_t n = tw_snapshot_count_differences(was, now);
     if (!json)
         return report_text(manifest, dir, was, now, n);
     json_t *differences = tw_snapshot_json_differences(was, now, &n);
