@@ -201,7 +201,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
     if (wanted)
         c->first = v;
     if (out->parted && q->purpose == TWIN_FOR_BASELINE)
-        out->disagrees = tw_isolate_disagrees(c, v, reference);
+        out->vote = tw_isolate_replays(c, v, reference);
     if (!wanted)
         twin_verdict_free(v);
     return 0;
