@@ -40,7 +40,7 @@ USES = (("executor", "concurrent.futures._base", "Future", "__init__"), ("execut
 GENERATORS = {"random": ("random", _python), "numpy": ("numpy.random", _numpy), "torch": ("torch", _torch)}
 
 
-def _salt():
+def salt():
     value = os.environ.get("PYTHONHASHSEED", "random")
     return "fixed" if value.isdigit() and not sys.flags.ignore_environment else "random"
 
@@ -50,7 +50,7 @@ def report():
     global _told
     try:
         _told = os.getpid()
-        words = ["hash=" + _salt()]
+        words = ["hash=" + salt()]
         for name, (module, read) in GENERATORS.items():
             if name in _start:
                 now = read(sys.modules[module])
