@@ -45,6 +45,7 @@ static const struct tw_option options[] = {
      FIELD(lossless)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
+    TW_DATA_OPTION(FIELD(data)),
     {"control", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
      "one more run, unobserved, whose output and files are compared with the first", FIELD(control)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
@@ -120,6 +121,9 @@ static int prepare(struct tw_check *c)
     c->home = tw_home_for_runs(a->home, "check");
     if (!c->home)
         return TW_EXIT_TROUBLE;
+    int rc = tw_data_verify("check", &a->data, a->quiet, &c->data);
+    if (rc >= 0)
+        return rc;
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
         c->spool = tw_printf("%s/stdin-%d-%llx", c->home, (int)getpid(), (unsigned long long)tw_monotonic_ns());
     if (a->max_time)

@@ -2,6 +2,7 @@
 #ifndef TW_CMD_CHECK_H
 #define TW_CMD_CHECK_H
 /* Inside of twinrun check: check.c (options, order of events), check_series.c (the runs), check_extra.c (what follows). */
+#include "data.h"
 #include "options.h"
 #include "watch.h"
 
@@ -16,7 +17,7 @@ struct tw_check_args {
     uint64_t runs, steps, b_starts_at, sketch_every, max_time;
     uint64_t transplant_limit;
     struct tw_window window;
-    struct tw_strings ignore;
+    struct tw_strings ignore, data;
     bool no_cases, all, lossless, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
 };
 
@@ -27,6 +28,7 @@ struct tw_check {
     char *shell[2][4];
     bool arms;                  /* --a and --b */
     char *home, *spool;
+    struct tw_data data;        /* of args.data, verified */
     uint64_t deadline_ns;
     struct twin_run **runs;     /* runs[0] is the reference */
     size_t count;

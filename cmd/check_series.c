@@ -35,6 +35,8 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .show_output = a->show_output,
         .fresh_dir = a->fresh_dir,
         .stdin_spool = c->spool,
+        .data = c->data.item,
+        .data_count = c->data.count,
         .on_tick = tw_watch_tick,
     };
 }

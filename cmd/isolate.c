@@ -37,6 +37,7 @@ static const struct tw_option options[] = {
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
     {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "take text and files that differ for a divergence, too: names, paths, orders of words", FIELD(text)},
+    TW_DATA_OPTION(FIELD(data)),
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
@@ -115,6 +116,9 @@ static int prepare(struct tw_isolate *c)
     c->home = tw_home_for_runs(c->args.home, "isolate");
     if (!c->home)
         return TW_EXIT_TROUBLE;
+    int rc = tw_data_verify("isolate", &c->args.data, c->args.quiet, &c->data);
+    if (rc >= 0)
+        return rc;
     if (c->args.save_case && tw_known_may_save(c->home, c->args.save_case) != 0)
         return TW_EXIT_TROUBLE;
     if ((c->args.a ? tw_isolate_arms_open(c, &err) : candidates(c, &err)) != 0)

@@ -4,6 +4,7 @@
 /* Inside of twinrun isolate: isolate.c (options, order of events), isolate_runs.c (the runs that the search asks for),
  * isolate_log.c (what makes an interrupted search go on), isolate_result.c (what was found, in words and numbers), isolate_report.c
  * (what is printed and written), isolate_arms.c (--a and --b). */
+#include "data.h"
 #include "known.h"
 #include "options.h"
 #include "watch.h"
@@ -21,7 +22,7 @@
 struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case;
     uint64_t max_runs, max_time, steps, jobs;
-    struct tw_strings ignore;
+    struct tw_strings ignore, data;
     bool fresh_dir, json, no_cases, quiet, resume, text;
 };
 
@@ -41,6 +42,7 @@ struct tw_isolate_made {
 struct tw_isolate {
     struct tw_isolate_args args;
     char *const *argv;                    /* the job; without any words with --a and --b */
+    struct tw_data data;                  /* of args.data, verified */
     struct tw_isolate_arms *arms;         /* NULL without --a and --b */
     char *home, *folder, *spool;          /* folder: of this search, below <home>/searches */
     struct twin_factors factors;
@@ -58,6 +60,7 @@ struct tw_isolate {
     enum twin_level level;                /* operation level when the hooks of the usual one see nothing */
     bool common_known;                    /* a whole pair of natural runs has said what it met */
     double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
+    int suspect_core[2];                  /* equal: no vote named two */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
     struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count; } *consumer; /* of each cause */
@@ -75,8 +78,8 @@ int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
 /* ---- isolate_vote.c */
-/* v, of a natural pair: did replays show the operation disagreeing with itself? Zooms when v is c->first. */
-bool tw_isolate_disagrees(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference);
+/* v, of a natural pair: what do replays of its operation show? Zooms when v is c->first. */
+enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference);
 int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const struct twin_search_request *q, struct twin_search_result *out,
                     struct twin_error *err);
 

@@ -56,8 +56,8 @@ static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_e
     const struct twin_search_result *r = &e->result;
     const struct tw_isolate_made *made = tw_isolate_made(c, e->number), unknown = {0};
     made = made ? made : &unknown;
-    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o}", "number", (int)e->number, "purpose", (int)e->purpose,
-                     "world", hex(e->world), "status", (int)r->status, "parted", (int)r->parted, "disagrees", (int)r->disagrees, "layer",
+    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o}", "number", (int)e->number, "purpose", (int)e->purpose,
+                     "world", hex(e->world), "status", (int)r->status, "parted", (int)r->parted, "layer",
                      (int)r->layer, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds, "wall_s", made->wall_s,
                      "same", set_json(&r->same), "vote", (int)r->vote, "whole", (int)made->whole, "pinned", set_json(&made->pinned));
 }
@@ -84,7 +84,6 @@ static int entry_read(const json_t *j, struct twin_search_entry *e)
     e->world = from_hex(json_object_get(j, "world"));
     r->status = (enum twin_search_status)status;
     r->parted = json_is_true(json_object_get(j, "parted"));
-    r->disagrees = json_is_true(json_object_get(j, "disagrees"));
     r->layer = (int32_t)layer;
     r->step = (uint32_t)step;
     r->steps = (uint64_t)steps;

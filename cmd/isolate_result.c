@@ -342,6 +342,14 @@ static char *next(const struct tw_isolate *c, const struct twin_search_report *r
         tw_buf_printf(&b, "twinrun isolate --resume --max-runs %u -- %s", r->need, job);
     } else if (r->outcome == TWIN_SEARCH_UNSEEN) {
         tw_buf_printf(&b, "twinrun isolate --text -- %s", job);
+    } else if (r->outcome == TWIN_SEARCH_HARDWARE && c->suspect_core[0] != c->suspect_core[1]) {
+        tw_buf_puts(&b, "twinrun check");
+        for (int i = 0; i < 2; i++) {
+            char *held = tw_printf("taskset -c %d %s", c->suspect_core[i], job), *quoted = held ? tw_shell_quote(&held, 1) : NULL;
+            tw_buf_printf(&b, " %s %s", i ? "--b" : "--a", quoted ? quoted : "");
+            tw_free(quoted);
+            tw_free(held);
+        }
     } else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE) {
         tw_buf_printf(&b, "twinrun check --all --runs 10 -- %s", job);
     }

@@ -202,7 +202,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
     if (wanted)
         c->first = v;
     if (out->parted && q->purpose == TWIN_FOR_BASELINE)
-        out->disagrees = tw_isolate_disagrees(c, v, reference);
+        out->vote = tw_isolate_replays(c, v, reference);
     if (!wanted)
         twin_verdict_free(v);
     return 0;
@@ -272,6 +272,8 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
         .window_last = UINT32_MAX,
         .fresh_dir = c->args.fresh_dir,
         .stdin_spool = c->spool,
+        .data = c->data.item,
+        .data_count = c->data.count,
         .on_tick = tw_watch_tick,
         .user = &m->watch,
     };

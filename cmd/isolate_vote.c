@@ -18,7 +18,7 @@ static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_v
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_world_plan p = {.cpu = -1};
     const char *why;
-    if (!tw_zoom_is_useful(v, reference, &why) || twin_world_plan(w, c->argv, &p, &err) != 0)
+    if (!tw_zoom_is_possible(v, reference, &why) || twin_world_plan(w, c->argv, &p, &err) != 0)
         return;
     struct twin_launch_options a = {.argv = c->argv, .home = c->home, .label = "zoom-a", .agents = true, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool};
     twin_world_plan_apply(&p, &a);
@@ -37,17 +37,23 @@ static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_v
     twin_world_plan_free(&p);
 }
 
+static enum twin_search_vote vote_of(const struct twin_verdict *v)
+{
+    return v->replay == TWIN_REPLAY_DISAGREES ? TWIN_VOTE_OPERATION : v->replay == TWIN_REPLAY_BY_CORE ? TWIN_VOTE_HARDWARE : TWIN_VOTE_UNKNOWN;
+}
+
 /* One zoom is enough: a later divergence that begins at the same place is taken for the same operation's. */
-bool tw_isolate_disagrees(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference)
+enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference)
 {
     const struct twin_world natural = {0};
     const struct twin_finding *f = v->first, *first = c->first ? c->first->first : NULL;
     if (c->arms || !f || !first)
-        return false;
+        return TWIN_VOTE_UNKNOWN;
     if (v == c->first)
         zoom(c, &natural, c->first, reference);
-    return c->first->replay == TWIN_REPLAY_DISAGREES && f->phase == first->phase && f->kind == first->kind && f->rank == first->rank &&
-           strcmp(f->name, first->name) == 0 && strcmp(f->scope, first->scope) == 0;
+    bool same = f->phase == first->phase && f->kind == first->kind && f->rank == first->rank && strcmp(f->name, first->name) == 0 &&
+                strcmp(f->scope, first->scope) == 0;
+    return same ? vote_of(c->first) : TWIN_VOTE_UNKNOWN;
 }
 
 /* The runs part with every pin on: is it the operation, or one core? */
@@ -62,10 +68,10 @@ int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const stru
     int rc = twin_compare(pair, 2, &o, &v, err);
     if (rc == 0)
         zoom(c, w, v, pair[0]);
-    if (rc == 0 && v->replay == TWIN_REPLAY_DISAGREES)
-        out->vote = TWIN_VOTE_OPERATION;
-    else if (rc == 0 && v->replay == TWIN_REPLAY_BY_CORE)
-        out->vote = TWIN_VOTE_HARDWARE;
+    if (rc == 0) {
+        out->vote = vote_of(v);
+        memcpy(c->suspect_core, v->replay_core, sizeof c->suspect_core);
+    }
     twin_verdict_free(v);
     return rc;
 }

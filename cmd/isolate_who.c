@@ -138,7 +138,7 @@ static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *w
         char *env[] = {factors, who, NULL};
         struct twin_launch_options o = {
             .argv = c->argv, .home = c->home, .label = "consumers", .level = TWIN_LEVEL_STEPS, .agents = true, .max_steps = (uint32_t)c->args.steps,
-            .window_last = UINT32_MAX, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool, .env = env, .on_tick = tw_watch_tick, .user = &watch,
+            .window_last = UINT32_MAX, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool, .data = c->data.item, .data_count = c->data.count, .env = env, .on_tick = tw_watch_tick, .user = &watch,
         };
         if (twin_provenance_launch(&o, &r, NULL) == 0)
             read_consumers(r, word, x);

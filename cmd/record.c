@@ -25,7 +25,7 @@ static const struct tw_pair exits[] = {
     {"N", "the job's own exit code, or 128 + the number of the signal that killed it"},
     {"126", "the command was found but could not be executed"},
     {"127", "the command was not found"},
-    {"2", "bad use of twinrun; the job was not started"},
+    {"2", "bad use of twinrun, or data that are not what --data says; the job was not started"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
@@ -71,6 +71,8 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
         .on_tick = count_tick,
         .user = &t->started,
         .exit_code = &t->code,
+        .data = a->verified.item,
+        .data_count = a->verified.count,
     };
 }
 
@@ -101,6 +103,8 @@ static int run(int argc, char **argv)
         return rc;
     if (job.count == 0)
         return tw_bad_use("record", "expected the job's command after --; write: twinrun record -- python train.py");
+    if ((rc = tw_data_verify("record", &a.record.data, a.record.quiet, &a.record.verified)) >= 0)
+        return rc;
     struct twin_launch_options o = tw_record_launch(&a.record, job.items, &t);
     if (twin_provenance_launch(&o, &r, &err) != 0)
         return tw_record_failed(&t, job.items, "unwatched", &err);

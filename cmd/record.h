@@ -2,6 +2,7 @@
 #ifndef TW_CMD_RECORD_H
 #define TW_CMD_RECORD_H
 /* What record and run share: one job, as transparent as can be. */
+#include "data.h"
 #include "options.h"
 
 struct tw_record_args {
@@ -9,6 +10,8 @@ struct tw_record_args {
     enum twin_level level;
     uint64_t steps, sketch_every;
     struct tw_window window;
+    struct tw_strings data;
+    struct tw_data verified;     /* of data */
     bool lossless, fresh_dir, quiet;
 };
 
@@ -25,6 +28,7 @@ struct tw_record_args {
      UINT32_MAX},                                                                                                                 \
     {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record",                          \
      offsetof(struct s, m.lossless)},                                                                                             \
+    TW_DATA_OPTION(offsetof(struct s, m.data)),                                                                                   \
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in a scratch copy of the working folder",                               \
      offsetof(struct s, m.fresh_dir)},                                                                                            \
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", offsetof(struct s, m.home)},                     \

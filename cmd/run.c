@@ -40,7 +40,7 @@ static const struct tw_pair exits[] = {
     {"N", "the job's own exit code, or 128 + the number of the signal that killed it"},
     {"126", "the command was found but could not be executed"},
     {"127", "the command was not found"},
-    {"2", "bad use of twinrun, such as an unknown factor; the job was not started"},
+    {"2", "bad use of twinrun, such as an unknown factor, or data that are not what --data says; the job was not started"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
@@ -248,6 +248,8 @@ static int run(int argc, char **argv)
         return rc;
     if (job.count == 0)
         return tw_bad_use("run", "expected the job's command after --; write: twinrun run -- python train.py");
+    if ((rc = tw_data_verify("run", &a.record.data, a.record.quiet, &a.record.verified)) >= 0)
+        return rc;
     if (make_world(&a, job.items, &w, &err) != 0)
         rc = tw_trouble(&err, "the job was not started");
     else

@@ -37,20 +37,26 @@ static bool uses_torch(const struct twin_run *r)
 static bool is_computed(enum twin_phase phase)
 {
     return phase == TWIN_PHASE_INIT || phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD ||
-           phase == TWIN_PHASE_COLLECTIVE || phase == TWIN_PHASE_OPTIMIZER;
+           phase == TWIN_PHASE_COLLECTIVE || phase == TWIN_PHASE_OPTIMIZER || phase == TWIN_PHASE_KERNEL;
 }
 
-bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why)
+bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a, const char **why)
 {
     const struct twin_finding *f = v->first;
     *why = NULL;
-    if (!f || f->type > TWIN_FINDING_ORDER || !is_computed(f->phase) || a->level == TWIN_LEVEL_OPS)
+    if (!f || f->type > TWIN_FINDING_ORDER || !is_computed(f->phase))
         return false;
     if (!uses_torch(a)) {
         *why = "single operations are seen in PyTorch jobs only";
         return false;
     }
     return true;
+}
+
+bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why)
+{
+    *why = NULL;
+    return a->level != TWIN_LEVEL_OPS && tw_zoom_is_possible(v, a, why);
 }
 
 static int remember(struct tw_zoom *z, const char *dir)

@@ -17,7 +17,9 @@ struct tw_zoom {
     size_t dir_count;
 };
 
-/* Is there anything that a zoom could add to this verdict? *why (static) when not. */
+/* Can the operation of this verdict be named and replayed? *why (static) when not. */
+bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a, const char **why);
+/* And were single operations not seen already? */
 bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why);
 
 /* Reruns pairs and merges what they show into v->first. Adds a note when the zoom showed nothing. 0 or a TWIN_E*. */

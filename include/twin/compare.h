@@ -130,6 +130,7 @@ struct twin_verdict {
     char **notes; size_t note_count;
     struct twin_transplant *transplant;    /* NULL: none */
     enum twin_replay replay;               /* of the zoom's suspect */
+    int replay_core[2];                    /* of TWIN_REPLAY_BY_CORE: two that give different results */
 };
 
 /* Compares runs[1..] with runs[0]. */

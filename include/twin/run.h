@@ -45,6 +45,13 @@ struct twin_launch_watcher {
     void (*after)(void *user, const struct twin_run *run);
 };
 
+/* Data that were verified against a snapshot's manifest before the job was started. */
+struct twin_run_data {
+    char *folder, *manifest;  /* absolute */
+    char root[65];            /* the manifest's digest over all (docs/format/snapshot.md) */
+    uint64_t files, bytes;
+};
+
 struct twin_launch_options {
     char *const *argv;              /* NULL-terminated; argv[0] is looked up in PATH */
     char *const *env;               /* "NAME=value" additions, NULL-terminated, may be NULL */
@@ -71,6 +78,8 @@ struct twin_launch_options {
     int cpu;
     bool hot;                       /* also preload libtwinrun_hot.so, which the factors malloc and schedule need */
     const struct twin_launch_watcher *watcher; /* may be NULL */
+    const struct twin_run_data *data; /* recorded in run.json as they are; the caller has verified them */
+    size_t data_count;
 };
 
 /* One process that belonged to the job. */
@@ -127,6 +136,7 @@ struct twin_run {
     bool in_progress;         /* loaded while its launcher still lives: nothing here is final */
     struct twin_run_hold aslr, affinity, hot; /* no_aslr, on_cpu, hot of the launch */
     int cpu;                  /* of affinity */
+    struct twin_run_data *data; size_t data_count; /* what was verified before the start */
 };
 
 /* Runs the command to its end. 0 when a run folder was written, whatever the job did (also when it could not be started).

@@ -104,7 +104,6 @@ struct twin_search_result {
     enum twin_search_status status; /* a run that did not end well counts as parted where its reference did */
     bool parted;                    /* from its reference */
     bool blind;                     /* not parted, but they differ in something that could not be judged (text, files) */
-    bool disagrees;                 /* parted, and replay or transplant showed the operation itself disagreeing */
     int32_t layer;                  /* of the first divergence; -1: unknown */
     uint32_t step;                  /* of the first divergence */
     uint64_t steps;                 /* compared, the parting one included */
@@ -112,7 +111,7 @@ struct twin_search_result {
     uint64_t handle;                /* of this run, not 0; valid across interruptions */
     double seconds;
     struct twin_search_set same;    /* candidates recorded to have had the same value as in the reference */
-    enum twin_search_vote vote;     /* only with TWIN_FOR_VOTE */
+    enum twin_search_vote vote;     /* with TWIN_FOR_VOTE, and of natural runs that parted: what replays of the operation showed */
 };
 
 /* Makes n independent runs, at the same time if the caller can. 0, or an error that ends the search; out[i] of runs that were not

@@ -255,6 +255,8 @@ static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const st
             if (c->v->replay == TWIN_REPLAY_DISAGREES || (r != TWIN_REPLAY_DISAGREES && c->v->replay == TWIN_REPLAY_BY_CORE))
                 continue;
             c->v->replay = r;
+            c->v->replay_core[0] = one;
+            c->v->replay_core[1] = two;
             if (r == TWIN_REPLAY_BY_CORE)
                 tw_cmp_note(c, "%s gives one result on core %d and another on core %d, each time, on the same inputs: suspect the hardware, or code that "
                                "depends on the core it runs on", op, one, two);

@@ -82,11 +82,10 @@ void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *o
 
 /* ---- libraries (provenance_libraries.c) */
 struct tw_libraries;
-struct tw_libraries *tw_libraries_open(const struct tw_collector *c);
+struct tw_libraries *tw_libraries_open(void);
 /* Number of a file among those of the run; -1: no memory. */
 long tw_libraries_add(struct tw_libraries *l, const char *path);
-/* Hashes what is new, until deadline_ns (0: none). False: not all. */
-bool tw_libraries_hash(struct tw_libraries *l, uint64_t deadline_ns);
+void tw_libraries_hash(struct tw_libraries *l, double seconds); /* for so long at most; once */
 json_t *tw_libraries_json(const struct tw_libraries *l);
-void tw_libraries_close(struct tw_libraries *l); /* keeps what was hashed for later runs */
+void tw_libraries_close(struct tw_libraries *l);
 #endif

@@ -86,7 +86,7 @@ static bool is_address(const char *s)
 
 json_t *tw_pv_data(struct tw_collector *c)
 {
-    json_t *o = json_object(), *named = json_array(), *entry = json_object_get(json_object_get(c->root, "programs"), "entry");
+    json_t *o = json_object(), *named = json_array(), *verified = json_array(), *entry = json_object_get(json_object_get(c->root, "programs"), "entry");
     const char *script = json_string_value(json_object_get(entry, "path"));
     for (size_t i = 1; i < c->run->argc && json_array_size(named) < ITEMS_MAX; i++) {
         const char *word = c->run->argv[i], *sign = strchr(word, '=');
@@ -97,5 +97,11 @@ json_t *tw_pv_data(struct tw_collector *c)
             tw_pv_add(named, data_item(c, path));
     }
     tw_pv_put(o, "named", named);
+    for (size_t i = 0; i < c->run->data_count; i++) {
+        const struct twin_run_data *d = &c->run->data[i];
+        tw_pv_add(verified, json_pack("{s:o, s:o, s:s, s:I, s:I}", "folder", tw_pv_bytes(d->folder), "manifest", tw_pv_bytes(d->manifest), "root", d->root, "files",
+                                      (json_int_t)d->files, "bytes", (json_int_t)d->bytes));
+    }
+    tw_pv_put(o, "verified", verified);
     return o;
 }

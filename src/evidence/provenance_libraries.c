@@ -1,104 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that the job's processes have mapped, and their digests. PyTorch alone is gigabytes, so a digest is kept in the home's file
- * `library-digests` under (device, inode, size, mtime): a line each, only ever appended to.
+ * Files that the job's processes have mapped, and their digests. PyTorch alone is gigabytes: what was hashed once is looked up in the memory that
+ * snapshots have too (hash_cache.c), kept for the folder "/".
  */
+#include "hashing.h"
 #include "provenance.h"
 
 #include "base.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 20000, CACHE_MAX = 32 << 20, LINE = 192 };
-
-struct key { uint64_t device, inode, bytes; int64_t mtime_ns; };
+enum { FILES_MAX = 20000 };
 
 struct file {
-    char *path;            /* as mapped */
-    char *real;            /* NULL: it is that */
-    struct key key;
-    char sha256[65];
-    const char *why;       /* no digest; NULL: there is one, or not yet tried */
-    bool fresh;            /* hashed here: to be kept */
+    char *path;                /* as mapped */
+    char *real;                /* without links; NULL: not there any more */
+    struct tw_hash_item item;
+    bool tried;
 };
-
-struct known { struct key key; char sha256[65]; };
 
 struct tw_libraries {
-    char *cache;
     struct file *file;
     size_t count;
-    struct known *known;   /* sorted */
-    size_t known_count;
+    uint64_t deadline_ns;
 };
 
-static int by_key(const void *a, const void *b)
+struct tw_libraries *tw_libraries_open(void)
 {
-    const struct key *x = a, *y = b;
-    const uint64_t p[] = {x->device, x->inode, x->bytes, (uint64_t)x->mtime_ns}, q[] = {y->device, y->inode, y->bytes, (uint64_t)y->mtime_ns};
-    for (int i = 0; i < 4; i++)
-        if (p[i] != q[i])
-            return p[i] < q[i] ? -1 : 1;
-    return 0;
-}
-
-static void read_cache(struct tw_libraries *l)
-{
-    char *text = l->cache ? tw_pv_read(l->cache, CACHE_MAX) : NULL, *save = NULL;
-    size_t room = 0;
-    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-        struct known k;
-        unsigned long long n[3];
-        long long mtime;
-        if (sscanf(line, "%llx %llx %llu %lld %64[0-9a-f]", &n[0], &n[1], &n[2], &mtime, k.sha256) != 5 || strlen(k.sha256) != 64)
-            continue;
-        if (l->known_count == room) {
-            struct known *grown = tw_reallocarray(l->known, room ? 2 * room : 256, sizeof *grown);
-            if (!grown)
-                break;
-            l->known = grown;
-            room = room ? 2 * room : 256;
-        }
-        k.key = (struct key){n[0], n[1], n[2], mtime};
-        l->known[l->known_count++] = k;
-    }
-    if (l->known_count > 1)
-        qsort(l->known, l->known_count, sizeof *l->known, by_key);
-    tw_free(text);
-}
-
-struct tw_libraries *tw_libraries_open(const struct tw_collector *c)
-{
-    struct tw_libraries *l = tw_calloc(1, sizeof *l);
-    if (l) {
-        l->cache = tw_path_join(c->home, "library-digests");
-        read_cache(l);
-    }
-    return l;
-}
-
-static void look_up(struct tw_libraries *l, struct file *f)
-{
-    char real[4096];
-    struct stat st;
-    if (!realpath(f->path, real) || stat(real, &st) != 0 || !S_ISREG(st.st_mode)) {
-        f->why = tw_ends(f->path, " (deleted)") ? "the file was replaced while it was in use" : "the file is not there any more, or on another machine";
-        return;
-    }
-    f->real = strcmp(real, f->path) ? tw_strdup(real) : NULL;
-    f->key = (struct key){st.st_dev, st.st_ino, (uint64_t)st.st_size, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
-    const struct known *k = l->known_count ? bsearch(&f->key, l->known, l->known_count, sizeof *l->known, by_key) : NULL;
-    if (k)
-        memcpy(f->sha256, k->sha256, sizeof f->sha256);
+    return tw_calloc(1, sizeof(struct tw_libraries));
 }
 
 long tw_libraries_add(struct tw_libraries *l, const char *path)
 {
+    char real[4096];
     for (size_t i = l->count; i-- > 0;) /* ranks come with the same list in the same order */
         if (strcmp(l->file[i].path, path) == 0)
             return (long)i;
@@ -108,32 +45,37 @@ long tw_libraries_add(struct tw_libraries *l, const char *path)
         l->file = grown;
     if (!copy)
         return -1;
-    l->file[l->count] = (struct file){.path = copy};
-    look_up(l, &l->file[l->count]);
+    l->file[l->count] = (struct file){.path = copy, .real = realpath(path, real) ? tw_strdup(real) : NULL};
     return (long)l->count++;
 }
 
-bool tw_libraries_hash(struct tw_libraries *l, uint64_t deadline_ns)
+static int late(void *user, uint64_t files, uint64_t all_files, uint64_t bytes, uint64_t all_bytes)
 {
-    bool all = true;
-    for (size_t i = 0; i < l->count; i++) {
+    const struct tw_libraries *l = user;
+    (void)files, (void)all_files, (void)bytes, (void)all_bytes;
+    return tw_monotonic_ns() > l->deadline_ns;
+}
+
+void tw_libraries_hash(struct tw_libraries *l, double seconds)
+{
+    struct tw_hash_cache *cache = tw_hash_cache_open("/");
+    struct tw_hash_item *item = tw_calloc(l->count ? l->count : 1, sizeof *item);
+    int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct tw_hash_work w = {.root = root, .item = item, .count = l->count, .cache = cache, .threads = 1, .progress = late, .user = l};
+    l->deadline_ns = tw_monotonic_ns() + (uint64_t)(seconds * 1e9);
+    for (size_t i = 0; item && i < l->count; i++)
+        item[i] = (struct tw_hash_item){.path = l->file[i].real ? l->file[i].real + 1 : "", .kind = TW_HASH_SHA256, .skip = !l->file[i].real};
+    bool all = item && root >= 0 && tw_hash_files(&w, NULL) == 0;
+    for (size_t i = 0; item && i < l->count; i++) {
         struct file *f = &l->file[i];
-        struct stat st;
-        uint64_t bytes;
-        const char *path = f->real ? f->real : f->path, *why;
-        if (f->sha256[0] || f->why)
-            continue;
-        if (deadline_ns && tw_monotonic_ns() > deadline_ns) {
-            all = false;
-        } else if (tw_pv_sha256(path, 0, deadline_ns, f->sha256, &bytes, &why) == 0) {
-            f->fresh = stat(path, &st) == 0 && st.st_ino == f->key.inode && bytes == f->key.bytes; /* not while somebody replaces it */
-        } else if (deadline_ns && tw_monotonic_ns() > deadline_ns) {
-            all = false;
-        } else {
-            f->why = why;
-        }
+        static const unsigned char nothing[TW_HASH_MAX];
+        f->item = item[i];
+        f->tried = f->real && (all || f->item.known || f->item.why || memcmp(f->item.digest, nothing, sizeof nothing) != 0);
     }
-    return all;
+    tw_hash_cache_close(cache);
+    if (root >= 0)
+        close(root);
+    tw_free(item);
 }
 
 json_t *tw_libraries_json(const struct tw_libraries *l)
@@ -142,13 +84,18 @@ json_t *tw_libraries_json(const struct tw_libraries *l)
     for (size_t i = 0; i < l->count; i++) {
         const struct file *f = &l->file[i];
         json_t *o = json_pack("{s:o}", "path", tw_pv_bytes(f->path));
-        if (f->real)
+        if (f->real && strcmp(f->real, f->path) != 0)
             tw_pv_put(o, "real_path", tw_pv_bytes(f->real));
-        if (f->sha256[0]) {
-            tw_pv_put(o, "sha256", json_string(f->sha256));
-            tw_pv_put(o, "bytes", json_integer((json_int_t)f->key.bytes));
+        if (f->tried && !f->item.why) {
+            char hex[65];
+            tw_hex(f->item.digest, 32, hex);
+            tw_pv_put(o, "sha256", json_string(hex));
+            tw_pv_put(o, "bytes", json_integer((json_int_t)f->item.state.bytes));
         } else {
-            tw_pv_put(o, "why", json_string(f->why ? f->why : "no time was left to hash it; the next run has it"));
+            tw_pv_put(o, "why", f->item.why                          ? tw_pv_bytes(f->item.why)
+                                : f->real                            ? json_string("no time was left to hash it; the next run does")
+                                : tw_ends(f->path, " (deleted)")     ? json_string("the file was replaced while it was in use")
+                                                                     : json_string("the file is not there any more, or on another machine"));
         }
         tw_pv_add(list, o);
     }
@@ -157,28 +104,12 @@ json_t *tw_libraries_json(const struct tw_libraries *l)
 
 void tw_libraries_close(struct tw_libraries *l)
 {
-    struct tw_buf b = {0};
-    if (!l)
-        return;
-    for (size_t i = 0; i < l->count; i++) {
-        const struct file *f = &l->file[i];
-        if (f->fresh)
-            tw_buf_printf(&b, "%llx %llx %llu %lld %s\n", (unsigned long long)f->key.device, (unsigned long long)f->key.inode, (unsigned long long)f->key.bytes,
-                          (long long)f->key.mtime_ns, f->sha256);
-        tw_free(f->path);
-        tw_free(f->real);
+    for (size_t i = 0; l && i < l->count; i++) {
+        tw_free(l->file[i].path);
+        tw_free(l->file[i].real);
+        tw_free(l->file[i].item.why);
     }
-    struct stat st;
-    int fd = b.len && !b.failed && l->cache ? open(l->cache, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666) : -1;
-    if (fd >= 0) {
-        if (fstat(fd, &st) == 0 && st.st_size > CACHE_MAX / 2 && ftruncate(fd, 0) != 0)
-            b.len = 0;
-        tw_write_all(fd, b.data, b.len);
-        close(fd);
-    }
-    tw_buf_free(&b);
-    tw_free(l->known);
-    tw_free(l->file);
-    tw_free(l->cache);
+    if (l)
+        tw_free(l->file);
     tw_free(l);
 }

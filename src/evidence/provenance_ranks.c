@@ -206,7 +206,7 @@ static void put_launch(struct gathering *g)
 
 void tw_pv_ranks(struct tw_collector *c)
 {
-    struct gathering g = {.c = c, .libraries = tw_libraries_open(c), .ranks = json_array(), .sets = json_array(), .python = json_object()};
+    struct gathering g = {.c = c, .libraries = tw_libraries_open(), .ranks = json_array(), .sets = json_array(), .python = json_object()};
     char *dir = tw_path_join(c->run->dir, "worlds");
     DIR *d = dir ? opendir(dir) : NULL;
     if (!g.libraries)
@@ -232,7 +232,7 @@ void tw_pv_ranks(struct tw_collector *c)
     }
     sort_ranks(&g);
     enum { PATIENCE_S = 12 };
-    tw_libraries_hash(g.libraries, tw_monotonic_ns() + (uint64_t)PATIENCE_S * 1000000000u);
+    tw_libraries_hash(g.libraries, PATIENCE_S);
     put_launch(&g);
     tw_pv_put(c->root, "ranks", g.ranks);
     tw_pv_put(c->root, "libraries", json_pack("{s:o, s:o}", "files", tw_libraries_json(g.libraries), "lists", g.sets));

@@ -96,11 +96,12 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
         }
         arm->steps += r->steps;
         arm->blind += r->blind && !r->parted;
-        arm->disagreeing += r->parted && r->disagrees;
+        arm->disagreeing += r->parted && r->vote == TWIN_VOTE_OPERATION;
         arm->failed += r->parted && r->status != TWIN_ENDED_WELL;
         if (!natural(arm))
             continue;
         s->natural_failed |= r->status != TWIN_ENDED_WELL;
+        s->by_core |= r->parted && r->vote == TWIN_VOTE_HARDWARE;
         for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
             s->report->left_out.word[w] &= r->same.word[w];
         if (r->parted && r->layer >= 0 && r->layer < TWIN_SEARCH_LAYERS)

@@ -128,6 +128,15 @@ static int outside(struct tw_search *s, struct chosen *c, struct twin_error *err
     return rc;
 }
 
+/* Replays speak against a core already. When runs part with every pin on, the vote is next: nothing else needs to be tried first. */
+static int suspect_core(struct tw_search *s, struct chosen *c, bool *over, struct twin_error *err)
+{
+    int rc = tw_pinned_world(s, err);
+    if (!rc)
+        rc = screen(s, tw_clean_needed(&s->arm[0], .15), over, err);
+    return rc || !*over ? rc : outside(s, c, err);
+}
+
 /* Nothing brings the divergence back that the chosen pins leave. */
 static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_arm *arm, struct twin_error *err)
 {
@@ -234,7 +243,10 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
         s->report->outcome = TWIN_SEARCH_NO_DIVERGENCE;
         return 0;
     }
-    for (bool over = false; !rc && !over;)
+    bool over = false;
+    if (s->by_core)
+        rc = suspect_core(s, c, &over, err);
+    while (!rc && !over)
         rc = round_of_search(s, c, &over, err);
     if (rc == TW_WORLD_FAILS) { /* it does not end well even without pins: then it fails by itself, most of the time */
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;

@@ -38,6 +38,7 @@ struct tw_search {
     uint64_t parted_a, parted_b;                        /* a pair of runs that parted, for the vote */
     uint32_t sets_tested;                               /* taken to fresh natural runs */
     bool natural_failed;                                /* some natural run did not end well */
+    bool by_core;                                       /* replays in the natural world answer otherwise on another core */
 };
 
 /* Codes of the search's own, beside TWIN_E*: positive, and never seen by callers of twin_search. */

@@ -167,6 +167,19 @@ static int describe_run(struct launch *l)
             return no_memory(l->err);
         run->argc++;
     }
+    run->data = tw_calloc(o->data_count + 1, sizeof *run->data);
+    if (!run->data)
+        return no_memory(l->err);
+    for (; run->data_count < o->data_count; run->data_count++) {
+        struct twin_run_data *d = &run->data[run->data_count];
+        *d = o->data[run->data_count];
+        d->folder = tw_strdup(d->folder);
+        d->manifest = tw_strdup(d->manifest);
+        if (!d->folder || !d->manifest) {
+            run->data_count++; /* freed with the run */
+            return no_memory(l->err);
+        }
+    }
     return 0;
 }
 

@@ -69,6 +69,10 @@ void twin_run_free(struct twin_run *r)
     }
     for (size_t i = 0; i < r->note_count; i++)
         tw_free(r->notes[i]);
+    for (size_t i = 0; i < r->data_count; i++) {
+        tw_free(r->data[i].folder);
+        tw_free(r->data[i].manifest);
+    }
     char *strings[] = {r->dir, r->id, r->label, r->cwd, r->host, r->message, r->aslr.why, r->affinity.why, r->hot.why};
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         tw_free(strings[i]);
@@ -77,6 +81,7 @@ void twin_run_free(struct twin_run *r)
     tw_free(r->processes);
     tw_free(r->files);
     tw_free(r->notes);
+    tw_free(r->data);
     tw_free(r);
 }
 
@@ -314,6 +319,24 @@ static void read_files(struct reader *r, json_t *o, struct twin_run *run)
     run->files_truncated = boolean(r, o, "files_truncated");
 }
 
+/* Absent: the run is of an older twinrun. */
+static void read_data(struct reader *r, json_t *o, struct twin_run *run)
+{
+    json_t *a;
+    if (!json_object_get(o, "data"))
+        return;
+    run->data = items(r, o, "data", sizeof *run->data, &a);
+    for (size_t i = 0; run->data && r->rc == 0 && i < json_array_size(a); i++) {
+        json_t *v = json_array_get(a, i);
+        struct twin_run_data *d = &run->data[run->data_count++];
+        d->folder = text(r, v, "folder");
+        d->manifest = text(r, v, "manifest");
+        digest(r, v, "root", d->root);
+        d->files = (uint64_t)integer(r, v, "files", 0, INT64_MAX);
+        d->bytes = (uint64_t)integer(r, v, "bytes", 0, INT64_MAX);
+    }
+}
+
 static void read_output(struct reader *r, json_t *o, const char *key, uint64_t *n, char sha256[65], bool *truncated)
 {
     json_t *v = json_object_get(o, key);
@@ -374,6 +397,7 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
         run->agent_load_s = number(r, agent, "load_s");
     read_factors(r, o, run);
     read_strings(r, o, "notes", &run->notes, &run->note_count);
+    read_data(r, o, run);
 }
 
 static void read_end(struct reader *r, json_t *o, struct twin_run *run)

@@ -201,6 +201,22 @@ static json_t *factors(struct builder *b, const struct twin_run *run)
     return o;
 }
 
+static json_t *data(struct builder *b, const struct twin_run *run)
+{
+    json_t *a = checked(b, json_array());
+    for (size_t i = 0; i < run->data_count; i++) {
+        const struct twin_run_data *d = &run->data[i];
+        json_t *o = checked(b, json_object());
+        put(b, o, "folder", bytes(d->folder));
+        put(b, o, "manifest", bytes(d->manifest));
+        put(b, o, "root", bytes(d->root));
+        put(b, o, "files", json_integer((json_int_t)d->files));
+        put(b, o, "bytes", json_integer((json_int_t)d->bytes));
+        add(b, a, o);
+    }
+    return a;
+}
+
 static void put_start(struct builder *b, json_t *o, const struct twin_run *run, const struct tw_run_extra *x)
 {
     char version[] = "twinrun.run/1";
@@ -230,6 +246,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, o, "agent", agent);
     put(b, o, "env", kept_environment(b, x->env, x->redactor));
     put(b, o, "factors", factors(b, run));
+    put(b, o, "data", data(b, run));
     put(b, o, "notes", strings(b, run->notes, run->note_count));
 }
 

@@ -92,4 +92,5 @@ def test_isolate_suspects_the_hardware(twinrun, script, python):
     script("job.py", JOB)
     env = {"GHOST": "core", "GHOST_CORE": str(CORES[-1])}
     done = twinrun("isolate", "--json", "--", python, "job.py", env=env, timeout=900)
-    assert done.rc == 3 and done.json["vote"] == "hardware", done
+    assert done.rc == 3 and done.json["vote"] == "hardware" and done.json["runs_used"] <= 20, done
+    assert all(f"taskset -c {core} " in done.json["next"] for core in (CORES[0], CORES[-1])), done

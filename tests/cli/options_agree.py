@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import sys
 
-SAMPLES = {"LEVEL": "ops", "N": "3", "K": "3", "TIME": "10m", "DAYS": "7", "FIRST:LAST": "1:2", "FILE": "file", "DIR": "folder",
+SAMPLES = {"DIR=SNAPSHOT": "d=d.snapshot", "LEVEL": "ops", "N": "3", "K": "3", "TIME": "10m", "DAYS": "7", "FIRST:LAST": "1:2", "FILE": "file", "DIR": "folder",
            "TEXT": "text", "CMD": "true", "PATTERN": "*", "PYTHON": "python3", "LIST": "all", "ID": "mine", "KIND": "step", "BYTES": "4G", "DEVICE": "cpu", "KNOB": "--size=8:2",
-           "FORMAT": "yaml", "NAME": "w", "TYPE": "bf16", "HOW": "fixed", "P": "4", "S": "5", "T": "2"}
+           "FORMAT": "yaml", "NAME": "w", "TYPE": "bf16", "HOW": "fixed", "P": "4", "S": "5", "T": "2",
+           "KEY": "team.key", "PUB": "team.pub", "PATH": "new.key"}
 bad = 0
 
 
@@ -26,14 +27,14 @@ def ask(*args):
 def options_of_help(text):
     """{long name: (short name or '', argument or '')}"""
     found = {}
-    for short, name, argument in re.findall(r"^  (?:-(\w),|   ) --([a-z-]+)(?: ([A-Z_:]+))?(?:  |$)", text, re.M):
+    for short, name, argument in re.findall(r"^  (?:-(\w),|   ) --([a-z-]+)(?: ([A-Z_:=]+))?(?:  |$)", text, re.M):
         found[name] = (short, argument)
     return found
 
 
 def options_of_man(text):
     found = {}
-    for short, name, argument in re.findall(r"^\.TP\n(?:\\fB\\-(\w)\\fR, )?\\fB\\-\\-([a-z\\-]+)\\fR(?: \\fI([A-Z_:\\-]+)\\fR)?$", text, re.M):
+    for short, name, argument in re.findall(r"^\.TP\n(?:\\fB\\-(\w)\\fR, )?\\fB\\-\\-([a-z\\-]+)\\fR(?: \\fI([A-Z_:=\\-]+)\\fR)?$", text, re.M):
         found[name.replace("\\-", "-")] = (short, argument)
     return found
 

@@ -132,7 +132,7 @@ static void compare(const struct sim *s, const struct sim_run *a, const struct s
         if (step < first) {
             first = step;
             layer = c->layer;
-            out->disagrees = c->operation;
+            out->vote = c->operation ? TWIN_VOTE_OPERATION : s->vote == TWIN_VOTE_HARDWARE && s->by_core ? TWIN_VOTE_HARDWARE : TWIN_VOTE_UNKNOWN;
         }
     }
     for (int f = 0; f < SIM_FACTORS; f++) {
@@ -141,7 +141,7 @@ static void compare(const struct sim *s, const struct sim_run *a, const struct s
         if (steady || influence) {
             first = 0;
             layer = sim_candidate[f].layer;
-            out->disagrees = false;
+            out->vote = TWIN_VOTE_UNKNOWN;
         }
         if (s->constant >> f & 1 && a->value[f] == b->value[f])
             out->same.word[0] |= UINT64_C(1) << f;
@@ -149,7 +149,7 @@ static void compare(const struct sim *s, const struct sim_run *a, const struct s
     if (first == UINT32_MAX && uniform(s->seed, a->id * 4096 + b->id, 40) < s->noise) {
         first = (uint32_t)(draw(s->seed, a->id, 41) % SIM_STEPS);
         layer = twin_search_layer_name((int)(draw(s->seed, a->id * 4096 + b->id, 42) % TWIN_SEARCH_LAYERS));
-        out->disagrees = false;
+        out->vote = TWIN_VOTE_UNKNOWN;
     }
     out->parted = first != UINT32_MAX;
     out->step = out->parted ? first : 0;

@@ -29,6 +29,7 @@ struct sim {
     uint64_t fails, sticks;   /* pins under which the job fails or deadlocks */
     double fails_by_itself;   /* share of runs that end badly whatever is pinned */
     enum twin_search_vote vote;
+    bool by_core; /* and natural replays say so, too */
     uint64_t seed;
     /* while a search goes on */
     struct sim_run *run; uint32_t runs, room;

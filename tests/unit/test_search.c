@@ -346,6 +346,23 @@ static void last_resort(void **state)
     }
 }
 
+/* Natural replays speak against a core: the vote is next, and no pin is tried. When the pinned world is clean, they are not believed. */
+static void replays_speak_against_a_core(void **state)
+{
+    (void)state;
+    struct sim s = {.sources = 1, .seed = 4, .vote = TWIN_VOTE_HARDWARE, .by_core = true, .source = {{{-1, -1}, .7, .layer = "forward"}}};
+    struct twin_search_report *r = search(&s, NULL);
+    assert_int_equal(r->outcome, TWIN_SEARCH_HARDWARE);
+    assert_true(r->runs <= 12 && r->suspects.word[0] == 0);
+    twin_search_report_free(r);
+    s = one_cause("threads", "backward");
+    s.vote = TWIN_VOTE_HARDWARE;
+    s.by_core = true;
+    r = search(&s, NULL);
+    names(&s, r);
+    twin_search_report_free(r);
+}
+
 /* Factors that change the bits when set, but had the same value in all natural runs, are left out; and when a job does not record
  * that, the natural world acquits them. */
 static void innocents(void **state)
@@ -497,7 +514,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bars),      cmocka_unit_test(rare_cause),  cmocka_unit_test(two_causes), cmocka_unit_test(never_blamed),
         cmocka_unit_test(size),      cmocka_unit_test(together),    cmocka_unit_test(bad_pins),
-        cmocka_unit_test(innocents), cmocka_unit_test(unjudged), cmocka_unit_test(last_resort), cmocka_unit_test(honest_ends), cmocka_unit_test(interrupted), cmocka_unit_test(foreign_log),
+        cmocka_unit_test(innocents), cmocka_unit_test(unjudged), cmocka_unit_test(last_resort),
+ cmocka_unit_test(replays_speak_against_a_core), cmocka_unit_test(honest_ends), cmocka_unit_test(interrupted), cmocka_unit_test(foreign_log),
         cmocka_unit_test(bad_plans), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun snapshot: what a folder of data holds, as a manifest. */
+#include "json.h"
+#include "options.h"
+#include "progress.h"
+#include "say.h"
+#include "snapshots.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct snapshot_args {
+    const char *output;
+    struct tw_strings exclude;
+    bool follow, paranoid, force, json, quiet;
+};
+
+#define FIELD(f) offsetof(struct snapshot_args, f)
+
+static const struct tw_option options[] = {
+    {"output", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "the manifest; DIR.snapshot beside the folder unless given", FIELD(output)},
+    {"exclude", 'x', TW_OPT_LIST, "PATTERN", NULL, "What", "leave out what matches; with / at its end only folders", FIELD(exclude)},
+    {"follow", 0, TW_OPT_FLAG, NULL, NULL, "What", "go into folders elsewhere that links lead to", FIELD(follow)},
+    {"paranoid", 0, TW_OPT_FLAG, NULL, NULL, "What", "read every file, also those that look as they did when they were last read", FIELD(paranoid)},
+    {"force", 0, TW_OPT_FLAG, NULL, NULL, "Output", "replace a manifest that says something else", FIELD(force)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"DIR [options]", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "the manifest was written, or is there already and still holds"},
+    {"1", "a manifest is there and says something else: what changed since is listed; nothing was written"},
+    {"2", "trouble: bad use, a file that cannot be read or changes while it is read, a device or pipe among the data"},
+    {"130", "interrupted; what was read is remembered"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun snapshot data", "writes data.snapshot"},
+    {"twinrun verify data.snapshot", "does the folder still hold the same?"},
+    {"cd data && sha256sum -c ../data.snapshot", "the same by another tool"},
+    {"twinrun record --data data=data.snapshot -- python train.py", "a run that starts only when it does"},
+    {NULL, NULL},
+};
+
+/* DIR.snapshot, also for "." and "data/". */
+static char *default_output(const char *dir, struct twin_error *err)
+{
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    const char *slash = memrchr(dir, '/', n);
+    const char *last = slash ? slash + 1 : dir;
+    const size_t m = n - (size_t)(last - dir);
+    const bool named = m > 0 && !(m == 1 && last[0] == '.') && !(m == 2 && last[0] == '.' && last[1] == '.');
+    char *real = named ? NULL : realpath(dir, NULL);
+    char *out = named ? tw_printf("%.*s.snapshot", (int)n, dir) : real ? tw_printf("%s.snapshot", real) : NULL;
+    if (!out)
+        twin_error_system(err, "the folder %s cannot be read", dir);
+    free(real);
+    return out;
+}
+
+static json_t *ids_json(const struct twin_snapshot *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->id_count; i++)
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "scheme", tw_json_text(s->id[i].scheme), "value", tw_json_text(s->id[i].value), "path",
+                                              tw_json_text(s->id[i].path)));
+    return list;
+}
+
+static int report_json(const char *dir, const char *output, const struct twin_snapshot *s, const struct twin_snapshot *was, const char *outcome)
+{
+    size_t n = 0;
+    json_t *o = json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "schema", "twinrun.snapshot/1", "outcome", outcome, "folder", tw_json_text(dir),
+                          "manifest", tw_json_text(output), "root", s->root, "files", (json_int_t)s->files, "links", (json_int_t)s->links, "folders",
+                          (json_int_t)s->folders, "bytes", (json_int_t)s->bytes, "read_files", (json_int_t)s->read_files, "read_bytes", (json_int_t)s->read_bytes,
+                          "ids", ids_json(s));
+    if (was)
+        json_object_set_new(o, "differences", tw_snapshot_json_differences(was, s, &n));
+    return tw_json_print(o);
+}
+
+static void report_text(const char *output, const struct twin_snapshot *s, const struct twin_snapshot *was)
+{
+    char holds[160], n[32], size[16];
+    size_t modes;
+    char *safe = tw_printable(output, strlen(output));
+    printf("%s%s\n  root   sha256:%s\n  holds  %s\n", safe ? safe : "?", was ? "  says something else" : "", was ? was->root : s->root, tw_snapshot_holds(was ? was : s, holds));
+    if (was) {
+        printf("  now    sha256:%s\n", s->root);
+        tw_snapshot_print_differences(stdout, was, s, 0, &modes);
+        printf("  next   --force replaces it, -o FILE writes another\n");
+    } else if (s->read_files < s->files) {
+        printf("  read   %s file%s, %s; the others have not changed since they were last read\n", tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
+               tw_human_bytes(s->read_bytes, size));
+    }
+    tw_free(safe);
+}
+
+/* The manifest that is there already. *there: it is. An exit code, or -1. */
+static int read_old(const char *output, const struct snapshot_args *a, struct twin_snapshot *old, bool *there)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    *there = false;
+    if (access(output, F_OK) != 0)
+        return -1;
+    if (twin_snapshot_read(output, old, &err) == 0) {
+        *there = true;
+        return -1;
+    }
+    return a->force && err.code != TWIN_EVERSION ? -1 : tw_trouble(&err, "snapshot: %s is there and would be replaced; -o names another file, --force replaces it", output);
+}
+
+static int take(const struct snapshot_args *a, const char *dir, const char *output)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_looking looking;
+    struct twin_snapshot s, old;
+    bool there;
+    int rc = read_old(output, a, &old, &there);
+    if (rc >= 0)
+        return rc;
+    struct twin_snapshot_options o = tw_snapshot_options(&looking, "reading");
+    char **exclude = tw_calloc(a->exclude.count + 1, sizeof *exclude);
+    for (size_t i = 0; exclude && i < a->exclude.count; i++)
+        exclude[i] = (char *)(uintptr_t)a->exclude.items[i];
+    o.exclude = exclude;
+    o.follow = a->follow;
+    o.paranoid = a->paranoid;
+    o.not_this = output;
+    if (!exclude || twin_snapshot_take(dir, &o, &s, &err) != 0) {
+        rc = tw_snapshot_failed(&looking, &err);
+    } else {
+        const bool differs = there && strcmp(old.root, s.root) != 0 && !a->force;
+        const bool keep = differs || (there && strcmp(old.root, s.root) == 0 && !a->force);
+        tw_progress_clear();
+        if (!keep && twin_snapshot_write(&s, output, &err) != 0)
+            rc = tw_trouble(&err, "snapshot: no manifest");
+        else if (a->json)
+            rc = report_json(dir, output, &s, differs ? &old : NULL, differs ? "differ" : keep ? "unchanged" : "written");
+        else
+            report_text(output, &s, differs ? &old : NULL);
+        rc = rc > 0 ? rc : differs ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+        twin_snapshot_free(&s);
+    }
+    if (there)
+        twin_snapshot_free(&old);
+    tw_free(exclude);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct snapshot_args a = {0};
+    struct tw_operands given;
+    struct twin_error err = TWIN_ERROR_INIT;
+    int rc = tw_options_parse(&tw_command_snapshot, argc, argv, &a, &given);
+    if (rc >= 0)
+        return rc;
+    if (given.count != 1)
+        return tw_bad_use("snapshot", "expected one folder, found %zu", given.count);
+    tw_progress_setup(a.quiet);
+    char *output = a.output ? tw_strdup(a.output) : default_output(given.items[0], &err);
+    rc = output ? take(&a, given.items[0], output) : tw_trouble(&err, "no snapshot");
+    tw_free(output);
+    return rc;
+}
+
+const struct tw_command tw_command_snapshot = {
+    "snapshot",
+    "what a folder of data holds, as a manifest that can be verified",
+    synopsis,
+    "Writes path, size, mode and SHA-256 of every file in DIR into a manifest, with one digest over all of it: the root. Equal data give equal roots "
+    "on any machine: modes and times are not part of it, nor is whether a file is reached by a link. `sha256sum -c` reads the manifest, too.\n\n"
+    "Files are read in parallel. What was read is remembered below the user's cache folder, also when the work is interrupted or killed: next time "
+    "only files are read that are new or whose size, inode or times differ. --paranoid reads all.\n\n"
+    "A link to a file counts as that file; a link to a folder in DIR is recorded as a link; one that leads to a folder elsewhere needs --follow. Left out are .git, .hg, "
+    ".svn, .dvc and .twinrun, and the manifest itself. Pipes, sockets, devices and files that cannot be read are errors.",
+    options,
+    TW_OPERANDS_FILES,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun verify: is it still what it was said to be? */
+#include "verify.h"
+
+#include "options.h"
+#include "progress.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIELD(f) offsetof(struct tw_verify_args, f)
+
+static const struct tw_option options[] = {
+    {"quick", 0, TW_OPT_FLAG, NULL, NULL, "What", "do not read files again that look as they did when they were last read", FIELD(quick)},
+    {"key", 'k', TW_OPT_LIST, "PUB", NULL, "Signatures", "a public key (PEM) that must have signed; may be repeated: each must have", FIELD(keys)},
+    {"trust", 't', TW_OPT_FILE, "FILE", NULL, "Signatures", "a trust.toml: k of n keys, their validity, revoked ones", FIELD(trust)},
+    {"at", 0, TW_OPT_STRING, "TIME", NULL, "Signatures", "check validity against this time (UTC: 2026-11-21 or 2026-11-21T08:00:00Z), at which you know the signature to have existed", FIELD(at)},
+    {"foreign", 0, TW_OPT_FLAG, NULL, NULL, "Signatures", "also take an envelope in the form of another tool: any JSON, both base64 alphabets, other key ids", FIELD(foreign)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"SNAPSHOT [DIR] [options]", "ENVELOPE --key PUB SUBJECT", "ENVELOPE --trust FILE SUBJECT", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "everything is as recorded"},
+    {"1", "something is not: each thing is named; or a signature is wrong, or does not count"},
+    {"2", "trouble: bad use, a target that is damaged or of an unknown kind, a file that cannot be read"},
+    {"3", "inconclusive: the signatures are good, but what they are about was not given"},
+    {"130", "interrupted"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun verify data.snapshot", "does the folder data still hold what the manifest says?"},
+    {"twinrun verify data.snapshot /mnt/copy", "does another one?"},
+    {"twinrun verify model.pt.dsse.json --key team.pub model.pt", "is this the file that the team signed?"},
+    {"twinrun verify data.dsse.json --trust trust.toml data", "did two of three sign this folder, with keys that are valid now?"},
+    {NULL, NULL},
+};
+
+/* The first kind that takes the target for its own verifies it. */
+static const struct tw_verify_kind *const kinds[] = {&tw_verify_snapshot, &tw_verify_signed};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static const struct tw_verify_kind *kind_of(const char *target, struct twin_error *err)
+{
+    struct stat st;
+    char head[4097];
+    ssize_t n = 0;
+    int fd = open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &st) != 0 || (!S_ISDIR(st.st_mode) && (n = tw_pread_all(fd, head, sizeof head - 1, 0)) < 0)) {
+        twin_error_system(err, "cannot read %s", target);
+        if (fd >= 0)
+            close(fd);
+        return NULL;
+    }
+    close(fd);
+    head[n] = '\0';
+    for (size_t i = 0; i < KINDS; i++)
+        if (kinds[i]->is(target, S_ISDIR(st.st_mode) ? NULL : head, (size_t)n))
+            return kinds[i];
+    struct tw_buf names = {0};
+    for (size_t i = 0; i < KINDS; i++)
+        tw_buf_printf(&names, "%s%s", i == 0 ? "" : i + 1 == KINDS ? " or " : ", ", kinds[i]->name);
+    twin_error_set(err, TWIN_EFORMAT, "%s: expected %s, found %s", target, names.data ? names.data : "?", S_ISDIR(st.st_mode) ? "another folder" : "another file");
+    tw_buf_free(&names);
+    return NULL;
+}
+
+static int run(int argc, char **argv)
+{
+    struct tw_verify_args a = {0};
+    struct tw_operands given;
+    struct twin_error err = TWIN_ERROR_INIT;
+    int rc = tw_options_parse(&tw_command_verify, argc, argv, &a, &given);
+    if (rc >= 0)
+        return rc;
+    if (given.count == 0)
+        return tw_bad_use("verify", "expected what is to be verified, found nothing");
+    tw_progress_setup(a.quiet);
+    const struct tw_verify_kind *kind = kind_of(given.items[0], &err);
+    if (!kind)
+        return tw_trouble(&err, "verify");
+    if (kind != &tw_verify_signed && (a.keys.count || a.trust || a.at || a.foreign))
+        return tw_bad_use("verify", "--key, --trust, --at and --foreign are for signatures; there are none in %s", given.items[0]);
+    if (given.count > kind->most)
+        return tw_bad_use("verify", "%s takes at most %zu operands, found %zu", kind->name, kind->most, given.count);
+    return kind->verify(given.items, given.count, &a);
+}
+
+const struct tw_command tw_command_verify = {
+    "verify",
+    "is it still what it was said to be?",
+    synopsis,
+    "A snapshot's manifest: every file of the folder is read and compared; each that was added, is missing or has changed is named. The folder is the "
+    "manifest's name without .snapshot unless DIR is given. Other permission bits, or a link where a file was, are noted and do not count.\n\n"
+    "An envelope of twinrun sign: all of this must hold. It is in its one canonical form; the signatures that are asked for are there and fit its bytes; "
+    "the SUBJECT has the digests that were signed; a folder holds no file besides. What is not trusted is not read. No trusted timestamp is in an envelope: validity of "
+    "keys is checked against this machine's clock, or against --at.",
+    options,
+    TW_OPERANDS_FILES,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_EVIDENCE_SNAPSHOT_H
+#define TW_EVIDENCE_SNAPSHOT_H
+#include "hashing.h"
+
+#include <twin/snapshot.h>
+
+enum { TW_SNAPSHOT_MOST = 1 << 24 };
+
+/* A folder's listing: entries by path, without digests; state[i] belongs to entry[i]. */
+struct tw_listing {
+    struct twin_snapshot_entry *entry;
+    struct tw_file_state *state;
+    size_t count, room;
+    size_t troubles;
+    char *first_trouble;
+};
+int tw_listing_take(const char *dir, const struct twin_snapshot_options *o, char *const *exclude, struct tw_listing *out, struct twin_error *err);
+/* Tells o->trouble, and counts. */
+void tw_listing_trouble(struct tw_listing *l, const struct twin_snapshot_options *o, const char *path, const char *why);
+void tw_listing_free(struct tw_listing *l);
+
+/* Counts, and the digest over all entries. */
+int tw_snapshot_seal(struct twin_snapshot *s, struct twin_error *err);
+int tw_snapshot_add_id(struct twin_snapshot *s, const char *scheme, const char *value, const char *path);
+#endif

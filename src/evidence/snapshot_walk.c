@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lies in a folder: files, links, empty folders, and what has no content to be digested. */
+#include "snapshot.h"
+
+#include "base.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const twin_snapshot_default_exclude[] = {".git/", ".hg/", ".svn/", ".dvc/", ".twinrun/", NULL};
+
+struct folder { char *path; size_t parent; uint64_t device, inode; }; /* path: "" for the root */
+
+struct walk {
+    struct tw_listing *l;
+    const struct twin_snapshot_options *o;
+    char *const *exclude;
+    int root;
+    char *real;                 /* the root without links */
+    struct folder *folder;
+    size_t folders, room;
+    bool has_not_this;
+    struct tw_file_state not_this;
+    struct twin_error *err;
+};
+
+static int no_memory(struct walk *w)
+{
+    return twin_error_set(w->err, TWIN_ENOMEM, "no memory for the list of files");
+}
+
+void tw_listing_trouble(struct tw_listing *l, const struct twin_snapshot_options *o, const char *path, const char *why)
+{
+    if (l->troubles++ == 0)
+        l->first_trouble = tw_printf("%s: %s", path, why);
+    if (o->trouble)
+        o->trouble(o->user, path, why);
+}
+
+static void trouble(struct walk *w, const char *path, const char *why)
+{
+    tw_listing_trouble(w->l, w->o, path, why);
+}
+
+static bool is_excluded(const struct walk *w, const char *path, bool folder)
+{
+    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+    for (size_t i = 0; w->exclude && w->exclude[i]; i++) {
+        const char *p = w->exclude[i];
+        const size_t n = strlen(p);
+        const bool only_folders = n > 1 && p[n - 1] == '/';
+        char *pattern = tw_strndup(p, n - only_folders);
+        const bool hit = pattern && (!only_folders || folder) && tw_glob(pattern, strchr(pattern, '/') ? path : last);
+        tw_free(pattern);
+        if (hit)
+            return true;
+    }
+    return false;
+}
+
+/* Takes path and target. */
+static int add(struct walk *w, enum twin_snapshot_kind kind, char *path, char *target, const struct stat *st)
+{
+    struct tw_listing *l = w->l;
+    if (l->count == l->room) {
+        const size_t room = l->room ? l->room * 2 : 256;
+        void *e = tw_reallocarray(l->entry, room, sizeof *l->entry), *s = e ? tw_reallocarray(l->state, room, sizeof *l->state) : NULL;
+        l->entry = e ? e : l->entry;
+        l->state = s ? s : l->state;
+        if (!s)
+            goto fail;
+        l->room = room;
+    }
+    if (!path)
+        goto fail;
+    if (l->count == TW_SNAPSHOT_MOST) {
+        twin_error_set(w->err, TWIN_ELIMIT, "more than %d files: take snapshots of folders in it", TW_SNAPSHOT_MOST);
+        goto fail;
+    }
+    l->state[l->count] = tw_file_state(st);
+    l->entry[l->count++] = (struct twin_snapshot_entry){kind, path, target, st->st_mode & 07777, kind == TWIN_SNAPSHOT_FILE ? (uint64_t)st->st_size : 0, {0}};
+    return 0;
+fail:
+    tw_free(path);
+    tw_free(target);
+    return w->err && w->err->code ? w->err->code : no_memory(w);
+}
+
+/* Takes path. */
+static int queue(struct walk *w, char *path, size_t parent, const struct stat *st)
+{
+    if (w->folders == w->room) {
+        const size_t room = w->room ? w->room * 2 : 64;
+        void *f = tw_reallocarray(w->folder, room, sizeof *w->folder);
+        if (!f) {
+            tw_free(path);
+            return no_memory(w);
+        }
+        w->folder = f;
+        w->room = room;
+    }
+    if (w->folders == TW_SNAPSHOT_MOST) {
+        tw_free(path);
+        return twin_error_set(w->err, TWIN_ELIMIT, "more than %d folders: take snapshots of folders in it", TW_SNAPSHOT_MOST);
+    }
+    w->folder[w->folders++] = (struct folder){path, parent, st->st_dev, st->st_ino};
+    return 0;
+}
+
+static char *read_link(struct walk *w, const char *path)
+{
+    char target[PATH_MAX];
+    const ssize_t n = readlinkat(w->root, path, target, sizeof target - 1);
+    return n < 0 ? NULL : tw_strndup(target, (size_t)n);
+}
+
+/* Where a link to a folder leads: into the tree, elsewhere, or to a folder that holds this one. */
+enum { INSIDE, ELSEWHERE, AROUND };
+static int leads(struct walk *w, const char *path, size_t parent, const struct stat *st)
+{
+    char *full = tw_path_join(w->real, path), *real = full ? realpath(full, NULL) : NULL;
+    const size_t n = strlen(w->real), m = real ? strlen(real) : 0;
+    int rc = ELSEWHERE;
+    if (real && strncmp(real, w->real, n) == 0 && (real[n] == '/' || real[n] == '\0' || n == 1))
+        rc = INSIDE;
+    else if (real && strncmp(real, w->real, m) == 0 && (w->real[m] == '/' || m == 1))
+        rc = AROUND;
+    for (size_t i = parent; rc == ELSEWHERE && i > 0; i = w->folder[i].parent)
+        if (w->folder[i].device == st->st_dev && w->folder[i].inode == st->st_ino)
+            rc = AROUND;
+    free(real);
+    tw_free(full);
+    return rc;
+}
+
+static const char *special(mode_t mode)
+{
+    return S_ISFIFO(mode)   ? "a named pipe: nothing to digest; --exclude leaves it out"
+           : S_ISSOCK(mode) ? "a socket: nothing to digest; --exclude leaves it out"
+                            : "a device: nothing to digest; --exclude leaves it out";
+}
+
+/* Takes path. */
+static int take_link(struct walk *w, char *path, size_t parent, const struct stat *link)
+{
+    struct stat st;
+    char *target = read_link(w, path);
+    if (!target) {
+        trouble(w, path, strerror(errno));
+        tw_free(path);
+        return 0;
+    }
+    if (fstatat(w->root, path, &st, 0) != 0) {
+        if (errno == ENOENT || errno == ELOOP)
+            return add(w, TWIN_SNAPSHOT_LINK, path, target, link);
+        trouble(w, path, strerror(errno));
+    } else if (S_ISREG(st.st_mode)) {
+        return add(w, TWIN_SNAPSHOT_FILE, path, target, &st);
+    } else if (S_ISDIR(st.st_mode)) {
+        const int where = leads(w, path, parent, &st);
+        if (where == INSIDE)
+            return add(w, TWIN_SNAPSHOT_LINK, path, target, link);
+        if (where == ELSEWHERE && w->o->follow) {
+            tw_free(target);
+            return queue(w, path, parent, &st);
+        }
+        trouble(w, path, where == AROUND ? "leads to a folder that holds it: a loop; --exclude leaves it out"
+                                         : "leads to a folder elsewhere: --follow reads what is there, --exclude leaves it out");
+    } else {
+        trouble(w, path, special(st.st_mode));
+    }
+    tw_free(path);
+    tw_free(target);
+    return 0;
+}
+
+/* *counts: something of it is in the snapshot. */
+static int take(struct walk *w, size_t in, const char *name, bool *counts)
+{
+    struct stat st;
+    char *path = w->folder[in].path[0] ? tw_printf("%s/%s", w->folder[in].path, name) : tw_strdup(name);
+    if (!path)
+        return no_memory(w);
+    if (fstatat(w->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        trouble(w, path, errno == ENOENT ? "went away while the folder was read" : strerror(errno));
+        tw_free(path);
+        return 0;
+    }
+    const bool is_not_this = w->has_not_this && S_ISREG(st.st_mode) && st.st_dev == w->not_this.device && st.st_ino == w->not_this.inode;
+    if (is_not_this || is_excluded(w, path, S_ISDIR(st.st_mode))) {
+        tw_free(path);
+        return 0;
+    }
+    *counts = true;
+    if (S_ISREG(st.st_mode))
+        return add(w, TWIN_SNAPSHOT_FILE, path, NULL, &st);
+    if (S_ISDIR(st.st_mode))
+        return queue(w, path, in, &st);
+    if (S_ISLNK(st.st_mode))
+        return take_link(w, path, in, &st);
+    trouble(w, path, special(st.st_mode));
+    tw_free(path);
+    return 0;
+}
+
+static int list_folder(struct walk *w, size_t i)
+{
+    const char *shown = w->folder[i].path[0] ? w->folder[i].path : ".";
+    int fd = openat(w->root, shown, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    struct stat st;
+    bool counts = false;
+    if (!d) {
+        trouble(w, shown, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    errno = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d)); errno = 0)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            rc = take(w, i, e->d_name, &counts);
+    if (rc == 0 && errno != 0)
+        trouble(w, shown, strerror(errno));
+    if (rc == 0 && !counts && i > 0 && fstat(fd, &st) == 0)
+        rc = add(w, TWIN_SNAPSHOT_FOLDER, tw_strdup(w->folder[i].path), NULL, &st);
+    closedir(d);
+    return rc;
+}
+
+struct both { struct twin_snapshot_entry entry; struct tw_file_state state; };
+
+static int by_path(const void *x, const void *y)
+{
+    return strcmp(((const struct both *)x)->entry.path, ((const struct both *)y)->entry.path);
+}
+
+static int sort(struct walk *w)
+{
+    struct tw_listing *l = w->l;
+    struct both *b = tw_reallocarray(NULL, l->count + 1, sizeof *b);
+    if (!b)
+        return no_memory(w);
+    for (size_t i = 0; i < l->count; i++)
+        b[i] = (struct both){l->entry[i], l->state[i]};
+    qsort(b, l->count, sizeof *b, by_path);
+    for (size_t i = 0; i < l->count; i++) {
+        l->entry[i] = b[i].entry;
+        l->state[i] = b[i].state;
+    }
+    tw_free(b);
+    return 0;
+}
+
+int tw_listing_take(const char *dir, const struct twin_snapshot_options *o, char *const *exclude, struct tw_listing *out, struct twin_error *err)
+{
+    struct twin_error own = TWIN_ERROR_INIT;
+    struct walk w = {.l = out, .o = o, .exclude = exclude, .root = -1, .err = err ? err : &own};
+    struct stat st;
+    int rc;
+    *out = (struct tw_listing){0};
+    w.real = realpath(dir, NULL);
+    w.root = w.real ? open(w.real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (w.root < 0 || fstat(w.root, &st) != 0) {
+        rc = twin_error_system(w.err, "the folder %s cannot be read", dir);
+    } else {
+        rc = queue(&w, tw_strdup(""), 0, &st);
+        if (rc == 0 && !w.folder[0].path)
+            rc = no_memory(&w);
+    }
+    if (rc == 0 && o->not_this && stat(o->not_this, &st) == 0) {
+        w.has_not_this = true;
+        w.not_this = tw_file_state(&st);
+    }
+    for (size_t i = 0; i < w.folders && rc == 0; i++)
+        rc = list_folder(&w, i);
+    rc = rc ? rc : sort(&w);
+    for (size_t i = 0; i < w.folders; i++)
+        tw_free(w.folder[i].path);
+    tw_free(w.folder);
+    if (w.root >= 0)
+        close(w.root);
+    free(w.real);
+    if (rc)
+        tw_listing_free(out);
+    return rc;
+}
+
+void tw_listing_free(struct tw_listing *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        tw_free(l->entry[i].path);
+        tw_free(l->entry[i].target);
+    }
+    tw_free(l->entry);
+    tw_free(l->state);
+    tw_free(l->first_trouble);
+    *l = (struct tw_listing){0};
+}
