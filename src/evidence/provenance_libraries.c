@@ -63,8 +63,13 @@ void tw_libraries_hash(struct tw_libraries *l, double seconds)
     int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct tw_hash_work w = {.root = root, .item = item, .count = l->count, .cache = cache, .threads = 1, .progress = late, .user = l};
     l->deadline_ns = tw_monotonic_ns() + (uint64_t)(seconds * 1e9);
-    for (size_t i = 0; item && i < l->count; i++)
-        item[i] = (struct tw_hash_item){.path = l->file[i].real ? l->file[i].real + 1 : "", .kind = TW_HASH_SHA256, .skip = !l->file[i].real};
+    for (size_t i = 0; item && i < l->count; i++) {
+        struct stat st;
+        const char *real = l->file[i].real;
+        item[i] = (struct tw_hash_item){.path = real ? real + 1 : "", .kind = TW_HASH_SHA256, .skip = !real};
+        if (real && stat(real, &st) == 0)
+            item[i].state = tw_file_state(&st);
+    }
     bool all = item && root >= 0 && tw_hash_files(&w, NULL) == 0;
     for (size_t i = 0; item && i < l->count; i++) {
         struct file *f = &l->file[i];
