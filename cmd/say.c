@@ -40,9 +40,10 @@ void tw_say(const char *format, ...)
 
 int tw_trouble(const struct twin_error *err, const char *format, ...)
 {
-    char tail[TWIN_ERROR_MESSAGE_BYTES + 2];
+    char tail[TWIN_ERROR_MESSAGE_BYTES + 2] = "";
     va_list ap;
-    snprintf(tail, sizeof tail, ": %s", err->message[0] ? err->message : twin_error_name(err->code));
+    if (err)
+        snprintf(tail, sizeof tail, ": %s", err->message[0] ? err->message : twin_error_name(err->code));
     va_start(ap, format);
     say("", format, ap, tail);
     va_end(ap);

@@ -7,7 +7,7 @@
 #include <twin/error.h>
 
 void tw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Says err's message with what was being done; returns TW_EXIT_TROUBLE. */
+/* Says err's message (NULL: none) with what was being done; returns TW_EXIT_TROUBLE. */
 int tw_trouble(const struct twin_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Complaint about the command line, with the way to the help; returns TW_EXIT_TROUBLE. */
 int tw_bad_use(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -19,27 +19,34 @@
 
 static const struct tw_option options[] = {
     {"quick", 0, TW_OPT_FLAG, NULL, NULL, "What", "do not read files again that look as they did when they were last read", FIELD(quick)},
+    {"key", 'k', TW_OPT_LIST, "PUB", NULL, "Signatures", "a public key (PEM) that must have signed; may be repeated: each must have", FIELD(keys)},
+    {"trust", 't', TW_OPT_FILE, "FILE", NULL, "Signatures", "a trust.toml: k of n keys, their validity, revoked ones", FIELD(trust)},
+    {"at", 0, TW_OPT_STRING, "TIME", NULL, "Signatures", "check validity against this time (UTC: 2026-11-21 or 2026-11-21T08:00:00Z), at which you know the signature to have existed", FIELD(at)},
+    {"foreign", 0, TW_OPT_FLAG, NULL, NULL, "Signatures", "also take an envelope in the form of another tool: any JSON, both base64 alphabets, other key ids", FIELD(foreign)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"SNAPSHOT [DIR] [options]", NULL};
+static const char *const synopsis[] = {"SNAPSHOT [DIR] [options]", "ENVELOPE --key PUB SUBJECT", "ENVELOPE --trust FILE SUBJECT", NULL};
 static const struct tw_pair exits[] = {
     {"0", "everything is as recorded"},
-    {"1", "something is not: each thing is named"},
+    {"1", "something is not: each thing is named; or a signature is wrong, or does not count"},
     {"2", "trouble: bad use, a target that is damaged or of an unknown kind, a file that cannot be read"},
+    {"3", "inconclusive: the signatures are good, but what they are about was not given"},
     {"130", "interrupted"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
     {"twinrun verify data.snapshot", "does the folder data still hold what the manifest says?"},
     {"twinrun verify data.snapshot /mnt/copy", "does another one?"},
+    {"twinrun verify model.pt.dsse.json --key team.pub model.pt", "is this the file that the team signed?"},
+    {"twinrun verify data.dsse.json --trust trust.toml data", "did two of three sign this folder, with keys that are valid now?"},
     {NULL, NULL},
 };
 
 /* The first kind that takes the target for its own verifies it. */
-static const struct tw_verify_kind *const kinds[] = {&tw_verify_snapshot};
+static const struct tw_verify_kind *const kinds[] = {&tw_verify_snapshot, &tw_verify_signed};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static const struct tw_verify_kind *kind_of(const char *target, struct twin_error *err)
@@ -81,6 +88,8 @@ static int run(int argc, char **argv)
     const struct tw_verify_kind *kind = kind_of(given.items[0], &err);
     if (!kind)
         return tw_trouble(&err, "verify");
+    if (kind != &tw_verify_signed && (a.keys.count || a.trust || a.at || a.foreign))
+        return tw_bad_use("verify", "--key, --trust, --at and --foreign are for signatures; there are none in %s", given.items[0]);
     if (given.count > kind->most)
         return tw_bad_use("verify", "%s takes at most %zu operands, found %zu", kind->name, kind->most, given.count);
     return kind->verify(given.items, given.count, &a);
@@ -91,7 +100,10 @@ const struct tw_command tw_command_verify = {
     "is it still what it was said to be?",
     synopsis,
     "A snapshot's manifest: every file of the folder is read and compared; each that was added, is missing or has changed is named. The folder is the "
-    "manifest's name without .snapshot unless DIR is given. Other permission bits, or a link where a file was, are noted and do not count.",
+    "manifest's name without .snapshot unless DIR is given. Other permission bits, or a link where a file was, are noted and do not count.\n\n"
+    "An envelope of twinrun sign: all of this must hold. It is in its one canonical form; the signatures that are asked for are there and fit its bytes; "
+    "the SUBJECT has the digests that were signed; a folder holds no file besides. What is not trusted is not read. No trusted timestamp is in an envelope: validity of "
+    "keys is checked against this machine's clock, or against --at.",
     options,
     TW_OPERANDS_FILES,
     0,

@@ -2,11 +2,16 @@
 #ifndef TW_CMD_VERIFY_H
 #define TW_CMD_VERIFY_H
 /* twinrun verify TARGET: one row for each kind of target (verify.c). A kind's functions stand in a file of their own. */
+#include "options.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
 struct tw_verify_args {
     bool quick, json, quiet;
+    struct tw_strings keys; /* of signatures */
+    const char *trust, *at;
+    bool foreign;
 };
 
 struct tw_verify_kind {
@@ -17,5 +22,5 @@ struct tw_verify_kind {
     int (*verify)(char *const *operands, size_t count, const struct tw_verify_args *a); /* the exit code */
 };
 
-extern const struct tw_verify_kind tw_verify_snapshot; /* verify_snapshot.c */
+extern const struct tw_verify_kind tw_verify_snapshot, tw_verify_signed; /* verify_snapshot.c, verify_signed.c */
 #endif

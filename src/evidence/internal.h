@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_EVIDENCE_INTERNAL_H
 #define TW_EVIDENCE_INTERNAL_H
-#include <stddef.h>
-#include <twin/error.h>
-
-struct json_t;
-struct tw_buf;
+#include "jcs.h"
 
 /* Keys of our own making: what JSON cannot say. A configuration that has such a key itself is refused. */
 #define TW_TAG "$twinrun:"
 /* Integers up to this are doubles, too; beyond it RFC 8785 has no form for them. */
 #define TW_SAFE_INTEGER 9007199254740991LL
-enum { TW_CONFIG_DEPTH = 200 };
 
 /* Values of each format; NULL with err set. `name` stands in messages. A new reference. */
 struct json_t *tw_config_from_json(const char *data, size_t n, const char *name, struct twin_error *err);
@@ -24,11 +19,4 @@ struct json_t *tw_config_from_python(const char *data, size_t n, const char *nam
 
 /* An integer as the canonical form keeps it: a number, or {"$twinrun:integer": "9007199254740993"}. NULL: out of memory. */
 struct json_t *tw_config_integer(long long value);
-
-/* RFC 8785. TWIN_EFORMAT (NaN, infinity), TWIN_ELIMIT (depth), TWIN_ENOMEM. */
-int tw_jcs_write(const struct json_t *value, struct tw_buf *out, struct twin_error *err);
-/* The keys of an object in its order; *count of them, borrowed from the object, the list itself tw_free'd. NULL: no memory (or none). */
-const char **tw_jcs_keys(const struct json_t *object, size_t *count);
-/* ECMAScript's Number::toString of a finite number; out takes 32 bytes. */
-void tw_jcs_number(double v, char out[32]);
 #endif

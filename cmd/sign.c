@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun sign: signs a file or a folder; makes keys. */
+#include "json.h"
+#include "options.h"
+#include "say.h"
+#include "signed.h"
+
+#include "base.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct sign_args {
+    struct tw_strings keys;
+    const char *out, *new_key, *type;
+    bool public_key, add, json;
+};
+
+#define FIELD(f) offsetof(struct sign_args, f)
+
+static const struct tw_option options[] = {
+    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Keys", "sign with it: a private key in a PEM file; may be repeated", FIELD(keys)},
+    {"new-key", 0, TW_OPT_FILE, "PATH", NULL, "Keys", "make a key: PATH (private) and PATH.pub", FIELD(new_key)},
+    {"type", 0, TW_OPT_STRING, "TYPE", "ecdsa-p256", "Keys", "of a new key: ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519", FIELD(type)},
+    {"public-key", 0, TW_OPT_FLAG, NULL, NULL, "Keys", "print the public half of --key, for those who verify", FIELD(public_key)},
+    {"add", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operand is an envelope: add a signature to it", FIELD(add)},
+    {"out", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "where to write (default: beside what is signed, with .dsse.json behind its name); - for stdout", FIELD(out)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"FILE|FOLDER --key KEY [-o FILE]", "--add ENVELOPE --key KEY", "--new-key PATH [--type TYPE]", "--public-key --key KEY", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "signed"},
+    {"2", "trouble: bad use, a key that cannot sign, a file that cannot be read or is there already"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun sign --new-key team.key", "a key, and its public half in team.key.pub"},
+    {"twinrun sign model.pt --key team.key", "a signature, in model.pt.dsse.json"},
+    {"twinrun sign data --key team.key -o data.dsse.json", "each file of a folder, and that there are no others"},
+    {"twinrun sign --add model.pt.dsse.json --key second.key", "a second signature in the same envelope"},
+    {NULL, NULL},
+};
+
+/* ---- keys */
+
+static int new_key(const struct sign_args *a)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    enum twin_key_algorithm algorithm;
+    struct twin_key *k = NULL;
+    if (twin_key_algorithm_parse(a->type, &algorithm) != 0)
+        return tw_bad_use("sign", "--type: expected ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519, found \"%s\"", a->type);
+    int rc = twin_key_new(a->new_key, algorithm, &err);
+    rc = rc ? rc : twin_key_open(a->new_key, &k, &err);
+    if (rc != 0)
+        return tw_trouble(&err, "no key was made");
+    if (a->json)
+        rc = tw_json_print(json_pack("{s:s, s:o, s:s, s:s}", "schema", "twinrun.sign/1", "key", tw_json_text(a->new_key), "type", a->type, "keyid", twin_key_id(k)));
+    else
+        printf("%s      private: keep it to yourself\n%s.pub  public: for those who verify\nkey id   %s (%s)\n", a->new_key, a->new_key, twin_key_id(k), a->type);
+    twin_key_close(k);
+    return rc;
+}
+
+static int public_key(const struct sign_args *a)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_key *k;
+    if (a->keys.count != 1)
+        return tw_bad_use("sign", "--public-key: expected one --key, found %zu", a->keys.count);
+    if (twin_key_open(a->keys.items[0], &k, &err) != 0)
+        return tw_trouble(&err, "no public key");
+    fputs(twin_key_pem(k), stdout);
+    twin_key_close(k);
+    return 0;
+}
+
+/* ---- signing */
+
+static int statement_of(const char *path, struct twin_envelope *out, struct twin_error *err)
+{
+    struct stat st;
+    struct twin_subjects s = {0};
+    if (stat(path, &st) != 0)
+        return twin_error_system(err, "cannot look at %s", path);
+    const bool folder = S_ISDIR(st.st_mode);
+    int rc = folder ? tw_signed_folder(path, NULL, &s, err) : twin_subject_file(path, tw_base_name(path), &s, err);
+    json_t *predicate = json_pack("{s:s}", "kind", folder ? "folder" : "file");
+    rc = rc ? rc : predicate ? twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
+    json_decref(predicate);
+    twin_subjects_free(&s);
+    return rc;
+}
+
+static int read_envelope(const char *path, struct twin_envelope *out, struct twin_error *err)
+{
+    char *text;
+    size_t n;
+    int rc = tw_read_file(path, TWIN_ENVELOPE_MAX, &text, &n, err);
+    if (rc != 0)
+        return rc;
+    rc = twin_envelope_parse(text, n, path, false, out, err);
+    tw_free(text);
+    return rc;
+}
+
+/* FOLDER/ -> FOLDER.dsse.json */
+static char *beside(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return tw_printf("%.*s.dsse.json", (int)n, path);
+}
+
+/* replace: the file is the envelope that got a signature more. Else one that is there stays: it may hold others' signatures. */
+static int write_out(const struct twin_envelope *e, const char *path, bool replace, struct twin_error *err)
+{
+    char *text;
+    size_t n;
+    int rc = twin_envelope_text(e, &text, &n, err);
+    if (rc != 0)
+        return rc;
+    if (strcmp(path, "-") == 0)
+        rc = fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0 ? 0 : twin_error_system(err, "cannot write to stdout");
+    else if (!replace && access(path, F_OK) == 0)
+        rc = twin_error_set(err, TWIN_EIO, "%s is there already: -o FILE writes elsewhere, --add adds a signature to it", path);
+    else
+        rc = tw_write_file_atomic(path, text, n, err);
+    tw_free(text);
+    return rc;
+}
+
+static int report(const struct sign_args *a, const char *target, const char *path, const struct twin_envelope *e)
+{
+    json_t *ids = json_array();
+    for (size_t i = 0; i < e->signature_count; i++)
+        json_array_append_new(ids, tw_json_text(e->signature[i].keyid));
+    if (a->json)
+        return tw_json_print(json_pack("{s:s, s:o, s:o, s:o}", "schema", "twinrun.sign/1", "signed", tw_json_text(target), "envelope", tw_json_text(path), "keyids", ids));
+    json_decref(ids);
+    if (strcmp(path, "-") == 0)
+        return 0;
+    printf("signed  %s\n  in    %s, %zu signature%s\n  key   %s\n", target, path, e->signature_count, e->signature_count == 1 ? "" : "s",
+           e->signature[e->signature_count - 1].keyid);
+    return 0;
+}
+
+static int sign(const struct sign_args *a, const char *target)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_envelope e = {0};
+    char *path = a->out ? tw_strdup(a->out) : a->add ? tw_strdup(target) : beside(target);
+    int rc = path ? 0 : twin_error_set(&err, TWIN_ENOMEM, "no memory");
+    rc = rc ? rc : a->add ? read_envelope(target, &e, &err) : statement_of(target, &e, &err);
+    for (size_t i = 0; i < a->keys.count && rc == 0; i++) {
+        struct twin_key *k = NULL;
+        rc = twin_key_open(a->keys.items[i], &k, &err);
+        rc = rc ? rc : twin_envelope_sign(&e, k, &err);
+        twin_key_close(k);
+    }
+    rc = rc ? rc : write_out(&e, path, a->add && !a->out, &err);
+    rc = rc ? tw_trouble(&err, "nothing was signed") : report(a, target, path, &e);
+    twin_envelope_free(&e);
+    tw_free(path);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct sign_args a = {0};
+    struct tw_operands given;
+    int rc = tw_options_parse(&tw_command_sign, argc, argv, &a, &given);
+    if (rc >= 0)
+        return rc;
+    if ((a.new_key || a.public_key) && given.count > 0)
+        return tw_bad_use("sign", "%s takes no operand, found \"%s\"", a.new_key ? "--new-key" : "--public-key", given.items[0]);
+    if (a.new_key)
+        return a.keys.count || a.public_key ? tw_bad_use("sign", "--new-key makes a key; it does not go with --key or --public-key") : new_key(&a);
+    if (a.public_key)
+        return public_key(&a);
+    if (given.count != 1)
+        return tw_bad_use("sign", "expected one file or folder, found %zu", given.count);
+    if (a.keys.count == 0)
+        return tw_bad_use("sign", "expected --key KEY; twinrun sign --new-key PATH makes one");
+    return sign(&a, given.items[0]);
+}
+
+const struct tw_command tw_command_sign = {
+    "sign",
+    "sign a file or a folder; make keys",
+    synopsis,
+    "Writes an envelope (DSSE) with an in-toto statement: the SHA-256 of the file, or of each file of the folder, and a signature over it. The thing itself is not changed. "
+    "The same key and the same bytes give the same statement at any time.\n\n"
+    "An encrypted key's passphrase is taken from TWINRUN_KEY_PASSPHRASE, or from the first line of the file that TWINRUN_KEY_PASSPHRASE_FILE names; a new key is "
+    "encrypted when one of them is set.",
+    options,
+    TW_OPERANDS_FILES,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Digests of what lies on the disk, and how they compare with what was signed. */
+#include "internal.h"
+
+#include "base.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK = 1 << 20, DEPTH = 200 };
+
+static int hash_open_file(int fd, const char *shown, char out[65], struct twin_error *err)
+{
+    EVP_MD_CTX *c = EVP_MD_CTX_new();
+    char *chunk = tw_malloc(CHUNK);
+    unsigned char digest[32];
+    int rc = c && chunk && EVP_DigestInit_ex(c, EVP_sha256(), NULL) == 1 ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory to read %s", shown);
+    while (rc == 0) {
+        const ssize_t n = read(fd, chunk, CHUNK);
+        if (n == 0)
+            break;
+        if (n < 0 && errno != EINTR)
+            rc = twin_error_system(err, "cannot read %s", shown);
+        if (n > 0 && EVP_DigestUpdate(c, chunk, (size_t)n) != 1)
+            rc = twin_error_set(err, TWIN_EIO, "SHA-256 of %s failed", shown);
+    }
+    if (rc == 0 && EVP_DigestFinal_ex(c, digest, NULL) != 1)
+        rc = twin_error_set(err, TWIN_EIO, "SHA-256 of %s failed", shown);
+    if (rc == 0)
+        tw_hex(digest, sizeof digest, out);
+    EVP_MD_CTX_free(c);
+    tw_free(chunk);
+    return rc;
+}
+
+/* Non-blocking: a pipe put in place of a file must not hang us. */
+static int add_file(int at, const char *path, const char *shown, const char *name, bool follow, struct twin_subjects *s, struct twin_error *err)
+{
+    char hex[65];
+    struct stat st;
+    int fd = openat(at, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (follow ? 0 : O_NOFOLLOW));
+    if (fd < 0)
+        return twin_error_system(err, "cannot open %s", shown);
+    int rc = fstat(fd, &st) != 0 ? twin_error_system(err, "cannot look at %s", shown) : 0;
+    if (rc == 0 && !S_ISREG(st.st_mode))
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected a regular file, found something else", shown);
+    rc = rc ? rc : hash_open_file(fd, shown, hex, err);
+    close(fd);
+    return rc ? rc : twin_subjects_add(s, name, "sha256", hex, err);
+}
+
+int twin_subject_file(const char *path, const char *name, struct twin_subjects *s, struct twin_error *err)
+{
+    return add_file(AT_FDCWD, path, path, name, true, s, err);
+}
+
+static bool skipped(const char *name, const char *const *skip, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const size_t n = strlen(skip[i]);
+        if (n && strncmp(name, skip[i], n) == 0 && (name[n] == '\0' || name[n] == '/'))
+            return true;
+    }
+    return false;
+}
+
+struct walk { const char *root; const char *const *skip; size_t skip_count; struct twin_subjects *out; };
+
+static int walk_into(const struct walk *w, int parent, const char *name, const char *relative, int depth, struct twin_error *err);
+
+static int take(const struct walk *w, int fd, const char *entry, const char *relative, int depth, struct twin_error *err)
+{
+    struct stat st;
+    char *name = *relative ? tw_printf("%s/%s", relative, entry) : tw_strdup(entry), *shown = name ? tw_path_join(w->root, name) : NULL;
+    int rc = 0;
+    if (!shown)
+        rc = twin_error_set(err, TWIN_ENOMEM, "no memory to list %s", w->root);
+    else if (skipped(name, w->skip, w->skip_count))
+        rc = 0;
+    else if (fstatat(fd, entry, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        rc = twin_error_system(err, "cannot look at %s", shown);
+    else if (S_ISDIR(st.st_mode))
+        rc = walk_into(w, fd, entry, name, depth + 1, err);
+    else if (S_ISREG(st.st_mode))
+        rc = add_file(fd, entry, shown, name, false, w->out, err);
+    else
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files and folders, found %s: what it leads to is not signed with it", shown, S_ISLNK(st.st_mode) ? "a symbolic link" : "a special file");
+    tw_free(name);
+    tw_free(shown);
+    return rc;
+}
+
+static int walk_into(const struct walk *w, int parent, const char *name, const char *relative, int depth, struct twin_error *err)
+{
+    int fd = depth > DEPTH ? (errno = ELOOP, -1) : openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (depth ? O_NOFOLLOW : 0));
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        int rc = twin_error_system(err, "cannot open the folder %s of %s", *relative ? relative : ".", w->root);
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    int rc = 0;
+    errno = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d)); errno = 0)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            rc = take(w, fd, e->d_name, relative, depth, err);
+    if (rc == 0 && errno != 0)
+        rc = twin_error_system(err, "cannot list the folder %s of %s", *relative ? relative : ".", w->root);
+    closedir(d);
+    return rc;
+}
+
+static int by_name_bytes(const void *a, const void *b)
+{
+    return strcmp(((const struct twin_subject *)a)->name, ((const struct twin_subject *)b)->name);
+}
+
+int twin_subject_folder(const char *path, const char *const *skip, size_t skip_count, struct twin_subjects *s, struct twin_error *err)
+{
+    const size_t before = s->count;
+    const struct walk w = {path, skip, skip_count, s};
+    int rc = walk_into(&w, AT_FDCWD, path, "", 0, err);
+    if (rc == 0 && s->count == before)
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files, found none: there is nothing to sign", path);
+    if (rc == 0)
+        qsort(s->item + before, s->count - before, sizeof *s->item, by_name_bytes);
+    return rc;
+}
+
+/* ---- comparing */
+
+static bool same_digests(const struct twin_subject *a, const struct twin_subject *b)
+{
+    size_t common = 0;
+    for (size_t i = 0; i < a->digest_count; i++)
+        for (size_t j = 0; j < b->digest_count; j++)
+            if (strcmp(a->digest[i].algorithm, b->digest[j].algorithm) == 0) {
+                if (strcmp(a->digest[i].value, b->digest[j].value) != 0)
+                    return false;
+                common++;
+            }
+    return common > 0;
+}
+
+static int by_pointed_name(const void *a, const void *b)
+{
+    const struct twin_subject *x = *(const struct twin_subject *const *)a, *y = *(const struct twin_subject *const *)b;
+    const int order = strcmp(x->name, y->name);
+    return order ? order : (x > y) - (x < y);
+}
+
+static const struct twin_subject **sorted(const struct twin_subjects *s)
+{
+    const struct twin_subject **list = tw_calloc(s->count + 1, sizeof *list);
+    for (size_t i = 0; list && i < s->count; i++)
+        list[i] = &s->item[i];
+    if (list)
+        qsort(list, s->count, sizeof *list, by_pointed_name);
+    return list;
+}
+
+size_t twin_subjects_match(const struct twin_subjects *signed_ones, const struct twin_subjects *found, bool by_name,
+                           void (*visit)(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found), void *user)
+{
+    size_t visits = 0, i = 0, j = 0;
+    const struct twin_subject **a = sorted(signed_ones), **b = sorted(found);
+    by_name = by_name || signed_ones->count != 1 || found->count != 1;
+    while (a && b && (i < signed_ones->count || j < found->count)) {
+        const int order = i == signed_ones->count ? 1 : j == found->count ? -1 : by_name ? strcmp(a[i]->name, b[j]->name) : 0;
+        const struct twin_subject *x = order <= 0 ? a[i++] : NULL, *y = order >= 0 ? b[j++] : NULL;
+        if (x && y && same_digests(x, y))
+            continue;
+        visit(user, !x ? TWIN_SUBJECT_ADDED : !y ? TWIN_SUBJECT_MISSING : TWIN_SUBJECT_CHANGED, x, y);
+        visits++;
+    }
+    if (!a || !b) { /* nothing was compared: nothing is said to agree */
+        visit(user, TWIN_SUBJECT_MISSING, signed_ones->count ? &signed_ones->item[0] : NULL, NULL);
+        visits++;
+    }
+    tw_free(a);
+    tw_free(b);
+    return visits;
+}
