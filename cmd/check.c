@@ -13,13 +13,16 @@
 #include "base.h"
 
 #include <string.h>
+#include <twin/baseline.h>
 #include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_check_args, f)
+enum { RUNS = 3 };
 #define LEVEL_NOT_GIVEN ((enum twin_level) - 1)
 
 static const struct tw_option options[] = {
-    {"runs", 'n', TW_OPT_COUNT, "N", "3", "Runs", "number of runs; the first is the reference", FIELD(runs), 2, 100000},
+    {"runs", 'n', TW_OPT_COUNT, "N", NULL, "Runs", "number of runs; the first is the reference; 3 unless given, 1 with --against", FIELD(runs), 1,
+     100000},
     {"all", 0, TW_OPT_FLAG, NULL, NULL, "Runs", "make all runs; without it the first divergence ends the check",
      FIELD(all)},
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
@@ -37,6 +40,9 @@ static const struct tw_option options[] = {
     {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Transplant", "only these steps; all unless given", FIELD(window)},
     {"transplant-limit", 0, TW_OPT_BYTES, "BYTES", "4G", "Transplant", "record at most so much (65536, 500M, 4G)",
      FIELD(transplant_limit)},
+    {"save-baseline", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
+     "when the runs agree, write what they computed into FILE, a small text file for the repository", FIELD(save_baseline)},
+    {"against", 0, TW_OPT_FILE, "FILE", NULL, "Baseline", "make one run and hold it against such a file: the gate of a CI", FIELD(against)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
      "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
@@ -57,7 +63,7 @@ static const struct tw_option options[] = {
     {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not look for known cases that look alike", FIELD(no_cases)},
     {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
      FIELD(bisect)},
-    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions", FIELD(github)},
+    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
@@ -67,7 +73,7 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD", NULL};
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD", "[options] --against FILE -- COMMAND [ARG...]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "same, bit for bit or within the tolerance"},
     {"1", "the runs differ"},
@@ -81,6 +87,8 @@ static const struct tw_pair examples[] = {
     {"twinrun check --steps 50 --runs 10 -- torchrun --nproc-per-node=2 train.py", "ten short runs on two ranks"},
     {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'", "is a resumed job the same job?"},
     {"twinrun check --transplant step --runs 5 -- python train.py", "every place where the job parts, and how often"},
+    {"twinrun check --save-baseline expected.json -- python train.py", "what the job computes, for the repository"},
+    {"twinrun check --against expected.json --github -- python train.py", "in CI: does it still compute that?"},
     {"git bisect run twinrun check --bisect -q -- python train.py", "which commit broke it?"},
     {NULL, NULL},
 };
@@ -114,10 +122,8 @@ static int prepare(struct tw_check *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const struct tw_check_args *a = &c->args;
-    if (a->tolerance && access(a->tolerance, R_OK) != 0) {
-        twin_error_system(&err, "cannot read %s", a->tolerance);
+    if (a->tolerance && twin_tolerance_check(a->tolerance, &err) != 0)
         return tw_trouble(&err, "check: --tolerance");
-    }
     c->home = tw_home_for_runs(a->home, "check");
     if (!c->home)
         return TW_EXIT_TROUBLE;
@@ -167,8 +173,8 @@ static int print_verdict(struct tw_check *c)
         .junit = c->args.junit,
         .json = c->args.json,
         .github = c->args.github,
-        .can_zoom = !c->zoomed && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
-        .can_isolate = !c->arms && !c->interrupted && !c->shares_files,
+        .can_zoom = !c->zoomed && !c->args.against && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
+        .can_isolate = !c->arms && !c->interrupted && !c->shares_files && (!c->args.against || c->gate_unsteady),
         .hint = known.hint,
     };
     look_up(c, &known);
@@ -184,15 +190,17 @@ static int print_verdict(struct tw_check *c)
 
 static int check(struct tw_check *c)
 {
-    int rc = c->args.transplant ? tw_check_transplant(c) : series_at_the_right_level(c);
+    int rc = c->args.transplant ? tw_check_transplant(c) : c->args.against ? tw_check_gate(c) : series_at_the_right_level(c);
     if (rc >= 0)
         return rc;
     if (!c->interrupted && !c->out_of_time && !c->trouble) {
         tw_check_repeat_arm(c);
-        tw_check_zoom(c);
+        if (!c->args.against)
+            tw_check_zoom(c);
         tw_check_control(c);
     }
     tw_check_shared_files(c);
+    tw_check_save_baseline(c);
     if (c->out_of_time)
         tw_verdict_note(c->v, "the time of --max-time was up in run %zu of %llu: judged by what there is", c->count,
                         (unsigned long long)c->args.runs);
@@ -203,6 +211,7 @@ static int check(struct tw_check *c)
 static void fini(struct tw_check *c)
 {
     twin_verdict_free(c->v);
+    twin_baseline_free(c->baseline);
     for (size_t i = 0; i < c->count; i++)
         twin_run_free(c->runs[i]);
     tw_free(c->runs);
@@ -224,12 +233,19 @@ static bool asks_for_bisect(int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
-    struct tw_check c = {.args = {.level = LEVEL_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN}};
+    struct tw_check c = {.args = {.level = LEVEL_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN, .runs = TW_NOT_GIVEN}};
     struct tw_operands job;
     bool bisect = asks_for_bisect(argc, argv);
     int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);
     if (rc < 0)
         rc = choose_arms(&c, &job);
+    if (rc < 0)
+        rc = tw_check_gate_options(&c.args, c.arms);
+    c.runs_given = c.args.runs != TW_NOT_GIVEN;
+    if (!c.runs_given)
+        c.args.runs = c.args.against ? 1 : RUNS;
+    if (rc < 0 && c.args.runs == 1 && !c.args.against)
+        rc = tw_bad_use("check", "--runs: expected a number from 2 to 100000, found \"1\": one run alone says nothing, unless --against says what to expect");
     if (rc < 0)
         rc = tw_check_transplant_options(&c.args, c.arms);
     if (rc < 0) {
@@ -266,6 +282,9 @@ const struct tw_command tw_command_check = {
     "With --transplant the first run is as usual and shows how much is to be kept, the second one is recorded, and each step of the others "
     "starts with its values: one divergence does not hide the next. Every origin is listed with its rate; a boundary whose "
     "transplant stops the divergence carries it. For PyTorch jobs.\n\n"
+    "With --save-baseline, runs that agree leave a small text file that says what the job computes; with --against one run is held against it: "
+    "the gate of a continuous integration. The verdict names the first step that differs, and the tensor where the file keeps the tensors of "
+    "that step; beside it, what is another in this world (processor, versions).\n\n"
     "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at every step of every "
     "run. "
     "What the job prints is stored in the run folders below the home; they stay until twinrun gc deletes them.",

@@ -12,7 +12,7 @@
 #include <twin/run.h>
 
 struct tw_check_args {
-    const char *a, *b, *home, *junit, *tolerance, *transplant;
+    const char *a, *b, *home, *junit, *tolerance, *transplant, *against, *save_baseline;
     enum twin_level level;
     uint64_t runs, steps, b_starts_at, sketch_every, max_time;
     uint64_t transplant_limit;
@@ -34,6 +34,9 @@ struct tw_check {
     size_t count;
     struct twin_verdict *v;     /* over runs[0..count-1]; NULL before the first comparison */
     bool interrupted, out_of_time, zoomed, printed;
+    struct twin_baseline *baseline; /* --against */
+    bool runs_given;            /* --runs */
+    bool gate_unsteady;         /* the run parts from the baseline, and from a second run */
     bool shares_files;          /* runs found files that earlier ones wrote: said, and a likelier cause than any factor */
     int trouble;                /* exit code to leave with after the verdict on the runs that worked; 0 = none */
     struct tw_watch watch;      /* of the run that goes on, or went on last */
@@ -55,6 +58,11 @@ int tw_check_keep(struct tw_check *c, struct twin_run *r);
 /* ---- check_transplant.c: instead of the series. -1 to go on, or the exit code to leave with. */
 int tw_check_transplant_options(const struct tw_check_args *a, bool arms);
 int tw_check_transplant(struct tw_check *c);
+
+/* ---- check_gate.c: instead of the series, one run held against a file. -1 to go on, or the exit code to leave with. */
+int tw_check_gate_options(const struct tw_check_args *a, bool arms);
+int tw_check_gate(struct tw_check *c);
+void tw_check_save_baseline(struct tw_check *c); /* of runs that agree; says why not */
 
 /* ---- check_extra.c */
 void tw_check_zoom(struct tw_check *c);

@@ -7,6 +7,7 @@
 
 #include "base.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,23 @@ static int write_junit(const char *path, const struct twin_report *r)
     return rc == 0 ? 0 : tw_trouble(&err, "cannot write the JUnit file %s", path);
 }
 
+/* The file that GitHub Actions shows on the page of the job; other steps write to it too. */
+static int append_summary(const char *path, const struct twin_report *r)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *text = NULL;
+    if (twin_report_summary(r, &text, &err) != 0)
+        return tw_trouble(&err, "cannot write the job summary");
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    int rc = fd >= 0 ? tw_write_all(fd, text, strlen(text)) : -1;
+    if (rc != 0)
+        twin_error_system(&err, "%s", path);
+    if (fd >= 0)
+        close(fd);
+    tw_free(text);
+    return rc == 0 ? 0 : tw_trouble(&err, "cannot write the job summary (GITHUB_STEP_SUMMARY)");
+}
+
 int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
                      const struct tw_verdict_output *o)
 {
@@ -106,6 +124,9 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
             tw_stdout_reserve();
         rc = print_form(twin_report_github, &r);
         tw_stdout_restore();
+        const char *summary = getenv("GITHUB_STEP_SUMMARY");
+        if (rc == 0 && summary && *summary)
+            rc = append_summary(summary, &r);
     }
     int junit = o->junit ? write_junit(o->junit, &r) : 0;
     return rc || junit ? TW_EXIT_TROUBLE : twin_report_exit_code(v->outcome);

@@ -36,11 +36,11 @@ MAY = {
 # The room that owns each public header.
 PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "random.h": "src/numerics", "run.h": "src/launch",
-    "trace.h": "src/trace", "compare.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
+    "trace.h": "src/trace", "compare.h": "src/compare", "baseline.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
     "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
     "tensors.h": "src/formats", "spread.h": "src/spread",
     "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
-    "config.h": "src/evidence", "content.h": "src/evidence", "snapshot.h": "src/evidence", "sign.h": "src/sign",
+    "config.h": "src/evidence", "content.h": "src/evidence", "snapshot.h": "src/evidence", "provenance.h": "src/evidence", "redact.h": "src/launch", "sign.h": "src/sign",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 

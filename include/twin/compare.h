@@ -103,6 +103,28 @@ struct twin_transplant {
 /* What replaying the suspect operation on its recorded inputs showed, also in turns on two cores. */
 enum twin_replay { TWIN_REPLAY_UNKNOWN, TWIN_REPLAY_AGREES, TWIN_REPLAY_DISAGREES /* with itself */, TWIN_REPLAY_BY_CORE };
 
+/* A rule of the tolerance file, and what became of it. Criteria are 0 when not given. */
+struct twin_rule_use {
+    char *pattern, *reason;
+    double rel_l2, abs, rtol, atol, ulp;
+    uint64_t matched;                      /* differences that it covers; 0: an unused rule */
+    uint64_t measured, unmeasured, outside;
+    double worst;                          /* largest share of what it allows that was used; -1 when nothing was measured */
+    char *where;                           /* where that was; NULL when nothing was measured */
+};
+
+/* One name of the world (a version, a processor) that was another when the baseline was made. */
+struct twin_world_change { char *name, *then, *now; };
+
+/* What a run was held against, when that is a file and not another run. */
+struct twin_against {
+    char *path, *made;                     /* made: date and time, UTC */
+    uint64_t runs;                         /* that agreed when it was made */
+    char *signer;                          /* who signed it, as verified; NULL: nobody asked */
+    struct twin_world_change *world; size_t world_count;
+    bool world_known;                      /* both sides have a record of their world */
+};
+
 struct twin_verdict {
     enum twin_verdict_outcome outcome;
     enum twin_verdict_outcome bitwise;     /* without the tolerance */
@@ -130,9 +152,13 @@ struct twin_verdict {
     char **notes; size_t note_count;
     struct twin_transplant *transplant;    /* NULL: none */
     enum twin_replay replay;               /* of the zoom's suspect */
+    struct twin_rule_use *rules; size_t rule_count; /* of the tolerance file, in its order */
+    struct twin_against *against;          /* NULL: runs were compared with each other */
     int replay_core[2];                    /* of TWIN_REPLAY_BY_CORE: two that give different results */
 };
 
+/* Is this a tolerance file? 0, TWIN_EFORMAT (names the rule), TWIN_ENOENT, TWIN_EIO, TWIN_ELIMIT, TWIN_ENOMEM. */
+int twin_tolerance_check(const char *path, struct twin_error *err);
 /* Compares runs[1..] with runs[0]. */
 int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o,
                  struct twin_verdict **out, struct twin_error *err);

@@ -46,6 +46,9 @@ char *twin_hint_text(const struct twin_hint *h);
 /* GitHub workflow commands: one ::error, ::warning or ::notice line, at the source line of the first finding when known. */
 int twin_report_github(const struct twin_report *r, char **out, struct twin_error *err);
 
+/* Markdown for GitHub's job summary: the verdict as a table, the whole text folded away. What a job made is only ever code in it. */
+int twin_report_summary(const struct twin_report *r, char **out, struct twin_error *err);
+
 /* The exit code that belongs to an outcome: 0 same and within-tolerance, 1 differ, 2 error, 3 inconclusive. */
 int twin_report_exit_code(enum twin_verdict_outcome o);
 #endif

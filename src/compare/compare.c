@@ -8,7 +8,7 @@
 
 #define CONFIDENCE 0.95
 
-static struct twin_verdict *verdict_new(struct tw_cmp *c, size_t runs)
+struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs)
 {
     struct twin_verdict *v = tw_calloc(1, sizeof *v);
     if (!v)
@@ -185,7 +185,7 @@ static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool 
         note_failures(c, side, n);
 }
 
-static void hand_over(struct tw_cmp *c)
+void tw_verdict_hand_over(struct tw_cmp *c)
 {
     struct twin_verdict *v = c->v;
     v->notes = c->notes.s;
@@ -282,7 +282,7 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
     bool *differs = tw_calloc(n, sizeof *differs);
     int64_t *parts = tw_calloc(n, sizeof *parts);
     struct classes k = {.of = tw_calloc(n, sizeof *k.of), .representative = tw_calloc(n, sizeof *k.representative)};
-    c.v = verdict_new(&c, n);
+    c.v = tw_verdict_new(&c, n);
     if (!side || !differs || !parts || !k.of || !k.representative || !c.v) {
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing %zu runs", n);
         goto out;
@@ -295,7 +295,9 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
         rc = compare_all(&c, side, n, &k, differs, parts, err);
     if (rc == 0)
         records_of_reference(c.v, &side[0]);
-    hand_over(&c);
+    if (rc == 0 && c.tolerance)
+        tw_tolerance_report(&c);
+    tw_verdict_hand_over(&c);
     if (rc == 0 && c.oom)
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing %zu runs", n);
 out:

@@ -122,22 +122,45 @@ double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const s
     return *absolute == 0 ? 0 : *absolute / sqrt(norm);
 }
 
+/* Units in the last place between two single numbers; NaN for types that have none, or that a double cannot tell. */
+static double ulps_of(const struct tw_view *v, const struct tw_rec *r, double x, double y)
+{
+    struct tw_exact e;
+    float p = (float)x, q = (float)y;
+    enum twin_dtype dtype = twin_trace_layout(v->proc->trace, r->layout)->dtype;
+    if (dtype == TWIN_F64 && tw_exact_compare(&x, &y, 1, TWIN_F64, &e))
+        return e.max_ulp;
+    if (dtype == TWIN_F32 && tw_exact_compare(&p, &q, 1, TWIN_F32, &e))
+        return e.max_ulp;
+    return NAN;
+}
+
+void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b, struct tw_measure *m)
+{
+    double x, y;
+    bool exact;
+    *m = (struct tw_measure){.ulp = NAN, .elements = elements_of(vb, b)};
+    m->relative = tw_rec_distance(va, a, vb, b, &m->absolute, &exact);
+    if (single_value(va, a, &x) && single_value(vb, b, &y))
+        m->ulp = ulps_of(vb, b, x, y);
+    if (a->flags & b->flags & TWIN_REC_STATS) {
+        m->stats_a = &a->stats;
+        m->stats_b = &b->stats;
+    }
+}
+
 static void fill_numbers(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
                          const struct tw_rec *b)
 {
     double x, y, absolute;
-    enum twin_dtype dtype = twin_trace_layout(va->proc->trace, a->layout)->dtype;
     f->rel_l2 = tw_rec_distance(va, a, vb, b, &absolute, &f->rel_l2_exact);
     if (!single_value(va, a, &x) || !single_value(vb, b, &y))
         return;
     f->changed = 1;
     f->changed_known = true;
-    struct tw_exact e;
-    float p = (float)x, q = (float)y;
-    if (dtype == TWIN_F64 && tw_exact_compare(&x, &y, 1, TWIN_F64, &e))
-        f->max_ulp = e.max_ulp;
-    if (dtype == TWIN_F32 && tw_exact_compare(&p, &q, 1, TWIN_F32, &e))
-        f->max_ulp = e.max_ulp;
+    double ulp = ulps_of(va, a, x, y);
+    if (!isnan(ulp))
+        f->max_ulp = ulp;
 }
 
 /* Same count, sum, extremes and zeros but another digest: most likely the same elements in another order. */

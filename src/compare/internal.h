@@ -32,6 +32,10 @@ struct tw_cmp {
     char label_a[24], label_b[24];  /* "run 1", "run 3": the two runs at hand */
 };
 
+/* ---- compare.c: a verdict before anything is known; the lists of c go to c->v */
+struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs);
+void tw_verdict_hand_over(struct tw_cmp *c);
+
 /* ---- text.c: strings that may run out of memory, lists without duplicates */
 char *tw_cmp_text(struct tw_cmp *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *tw_cmp_copy(struct tw_cmp *c, const char *s);
@@ -260,6 +264,8 @@ struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
 /* A finding when processes of runs that ended well have other numbers of steps; NULL when none. */
 struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_pair *pairs,
                                       size_t count, int64_t shift);
+/* A finding that says `text` (taken; may be NULL) in a line. */
+struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type type, const char *name, char *text, uint64_t step);
 char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code 1", "signal 9 (Killed)" */
 
 /* ---- coverage.c: was enough seen to say "same"? Adds to c->unseen. */
@@ -287,12 +293,28 @@ int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_
 void tw_last_resort_free(struct tw_last_resort *r);
 
 /* ---- tolerance.c */
-struct tw_tolerance_rule { char *pattern; double rel_l2, abs; char *reason; };
+struct tw_tolerance_rule {
+    char *pattern, *reason;
+    double rel_l2, abs, rtol, atol, ulp;                  /* 0: not given */
+    uint64_t matched, measured, unmeasured, outside;      /* differences that it was applied to */
+    double worst;                                         /* share of what it allows; -1: nothing measured */
+    char *where;
+};
 struct tw_tolerance { struct tw_tolerance_rule *rule; size_t n, room; };
 int tw_tolerance_load(const char *path, struct tw_tolerance **out, struct twin_error *err);
 void tw_tolerance_free(struct tw_tolerance *t);
-const struct tw_tolerance_rule *tw_tolerance_for(const struct tw_tolerance *t, const char *phase, const char *kind, const char *name);
+struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *phase, const char *kind, const char *name);
+/* One difference. stats_*: NULL when not recorded. relative, absolute: of the L2 distance; NaN when it is not known. */
+struct tw_measure { bool missing; double relative, absolute, ulp; uint64_t elements; const struct twin_stats *stats_a, *stats_b; };
+void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b, struct tw_measure *m);
+struct tw_judged { double worst; char *where; uint64_t measured, unmeasured; char *outside; }; /* begins with worst = -1 */
+void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name, uint32_t step, const struct tw_measure *m,
+                          struct tw_judged *j);
+void tw_judged_outside(struct tw_cmp *c, struct tw_judged *j, char *text); /* takes text; the first one stays */
+bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j);        /* says which in a note */
+void tw_judged_free(struct tw_judged *j);
 /* Judges every differing step of a pair. *inside false: something lies outside or cannot be judged (said in a note). */
 int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, struct twin_error *err);
+void tw_tolerance_report(struct tw_cmp *c); /* the rules and their use go to c->v */
 
 #endif

@@ -15,7 +15,7 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r)
     }
 }
 
-static struct twin_finding *new_outcome(struct tw_cmp *c, enum twin_finding_type type, const char *name, char *text, uint64_t step)
+struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type type, const char *name, char *text, uint64_t step)
 {
     struct twin_finding *f = text ? tw_finding_new(c, type, TWIN_PHASE_OUTPUT, TWIN_KIND_STATE) : NULL;
     if (!f) {
@@ -47,7 +47,7 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
     tw_free(x);
     tw_free(y);
     tw_free(where);
-    struct twin_finding *f = new_outcome(c, TWIN_FINDING_OUTCOME, "how the job ended", text, failed->steps);
+    struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "how the job ended", text, failed->steps);
     for (size_t i = 0; f && i < failed->count; i++)
         if (failed->proc[i].info->steps == failed->steps) { /* where it was last seen */
             f->rank = failed->proc[i].rank;
@@ -74,7 +74,7 @@ struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
             }
             if (f)
                 continue;
-            f = new_outcome(c, TWIN_FINDING_RANKS, "processes", tw_cmp_text(c, "rank %d (%s, number %zu) recorded only in %s", p->rank,
+            f = tw_outcome_new(c, TWIN_FINDING_RANKS, "processes", tw_cmp_text(c, "rank %d (%s, number %zu) recorded only in %s", p->rank,
                                                                           tw_proc_role(p), p->ordinal + 1, label), 0);
             if (f)
                 f->rank = p->rank;
@@ -96,7 +96,7 @@ struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a,
             tw_cmp_note(c, "rank %d: only the %lld steps both have were compared", p->a->rank, (long long)(x < y ? x : y) + (shift < 0 ? shift : 0));
             continue;
         }
-        struct twin_finding *f = new_outcome(c, TWIN_FINDING_OUTCOME, "number of steps",
+        struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "number of steps",
                                              tw_cmp_text(c, "%s has %lld steps, %s %lld", c->label_a, (long long)x, c->label_b, (long long)y),
                                              (uint64_t)(x < y ? x : y));
         if (f)

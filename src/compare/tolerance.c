@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tolerance files. JSON:  {"tolerance": [{"pattern": "optimizer/weight/fc.*", "rel_l2": 1e-6, "abs": 0, "reason": "..."}]}
+ * Tolerance files. JSON:  {"tolerance": [{"pattern": "optimizer/weight/fc.*", "rel_l2": 1e-6, "reason": "..."}]}
  * or the part of TOML that says the same: [[tolerance]] tables with string and number values, and comments.
- * A difference is inside when its relative L2 distance is at most rel_l2 or its L2 distance at most abs.
+ * What a rule allows, and what of a tensor can be measured: docs/ci.md.
  */
 #include "internal.h"
 
@@ -20,6 +20,7 @@ void tw_tolerance_free(struct tw_tolerance *t)
     for (size_t i = 0; t && i < t->n; i++) {
         tw_free(t->rule[i].pattern);
         tw_free(t->rule[i].reason);
+        tw_free(t->rule[i].where);
     }
     if (t)
         tw_free(t->rule);
@@ -36,7 +37,7 @@ static struct tw_tolerance_rule *new_rule(struct tw_tolerance *t)
         t->rule = grown;
         t->room = room;
     }
-    t->rule[t->n] = (struct tw_tolerance_rule){.rel_l2 = 0, .abs = 0};
+    t->rule[t->n] = (struct tw_tolerance_rule){.worst = -1};
     return &t->rule[t->n++];
 }
 
@@ -49,13 +50,19 @@ static int set_key(struct tw_tolerance_rule *r, const char *key, const char *tex
         *field = tw_strdup(text);
         return *field ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
     }
-    if ((strcmp(key, "rel_l2") == 0 || strcmp(key, "abs") == 0) && !text) {
+    const struct { const char *key; double *field; } numbers[] = {
+        {"rel_l2", &r->rel_l2}, {"abs", &r->abs}, {"rtol", &r->rtol}, {"atol", &r->atol}, {"ulp", &r->ulp},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !text; i++) {
+        if (strcmp(key, numbers[i].key) != 0)
+            continue;
         if (!(number >= 0) || !isfinite(number))
             return twin_error_set(err, TWIN_EFORMAT, "%s: %s = %g: expected a number that is not negative", path, key, number);
-        *(key[0] == 'r' ? &r->rel_l2 : &r->abs) = number;
+        *numbers[i].field = number;
         return 0;
     }
-    return twin_error_set(err, TWIN_EFORMAT, "%s: unknown key or wrong type: %s; expected pattern and reason (strings), rel_l2 and abs (numbers)", path, key);
+    return twin_error_set(err, TWIN_EFORMAT,
+                          "%s: unknown key or wrong type: %s; expected pattern and reason (strings), rel_l2, abs, rtol, atol and ulp (numbers)", path, key);
 }
 
 static int read_json(const char *data, size_t bytes, const char *path, struct tw_tolerance *t, struct twin_error *err)
@@ -112,6 +119,19 @@ static int read_toml(char *data, const char *path, struct tw_tolerance *t, struc
     return tw_toml_read(data, path, &(struct tw_toml_handler){"tolerance", toml_begin, toml_key, &r}, err);
 }
 
+/* A rule that says neither what it is for nor why it may be is one that nobody dares to remove. */
+static int check_rule(const struct tw_tolerance_rule *r, size_t number, const char *path, struct twin_error *err)
+{
+    if (!r->pattern)
+        return twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu has no pattern, such as \"optimizer/weight/*\"", path, number);
+    if (!r->reason || strspn(r->reason, " \t") == strlen(r->reason))
+        return twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu (%s) gives no reason; say why this may differ: reason = \"...\"", path, number, r->pattern);
+    if (r->rel_l2 + r->abs + r->rtol + r->atol + r->ulp == 0)
+        return twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu (%s) allows nothing; expected rel_l2, abs, rtol, atol or ulp above 0", path, number,
+                              r->pattern);
+    return 0;
+}
+
 int tw_tolerance_load(const char *path, struct tw_tolerance **out, struct twin_error *err)
 {
     char *data = NULL;
@@ -131,8 +151,7 @@ int tw_tolerance_load(const char *path, struct tw_tolerance **out, struct twin_e
     else
         rc = read_toml(data, path, t, err);
     for (size_t i = 0; rc == 0 && i < t->n; i++)
-        if (!t->rule[i].pattern)
-            rc = twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu has no pattern, such as \"optimizer/weight/*\"", path, i + 1);
+        rc = check_rule(&t->rule[i], i + 1, path, err);
     if (rc == 0 && t->n == 0)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: no [[tolerance]] rule in it", path);
     tw_free(data);
@@ -143,7 +162,15 @@ int tw_tolerance_load(const char *path, struct tw_tolerance **out, struct twin_e
     return rc;
 }
 
-const struct tw_tolerance_rule *tw_tolerance_for(const struct tw_tolerance *t, const char *phase, const char *kind, const char *name)
+int twin_tolerance_check(const char *path, struct twin_error *err)
+{
+    struct tw_tolerance *t = NULL;
+    int rc = tw_tolerance_load(path, &t, err);
+    tw_tolerance_free(t);
+    return rc;
+}
+
+struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *phase, const char *kind, const char *name)
 {
     char full[1024];
     snprintf(full, sizeof full, "%s/%s/%s", phase, kind, name);
@@ -153,9 +180,7 @@ const struct tw_tolerance_rule *tw_tolerance_for(const struct tw_tolerance *t, c
     return NULL;
 }
 
-/* ---- judging a pair of processes */
-
-struct judged { double worst; char *where; uint64_t measured, unmeasured; char *outside; };
+/* ---- judging */
 
 static void set_once(struct tw_cmp *c, char **field, char *text)
 {
@@ -165,54 +190,119 @@ static void set_once(struct tw_cmp *c, char **field, char *text)
         tw_finding_set(c, field, text);
 }
 
-/* Statistics alone give a lower bound of the distance: the norms' difference. */
-static bool surely_outside(const struct tw_tolerance_rule *rule, const struct tw_rec *a, const struct tw_rec *b)
+void tw_judged_outside(struct tw_cmp *c, struct tw_judged *j, char *text)
 {
-    if (!(a->flags & b->flags & TWIN_REC_STATS))
-        return false;
-    if (a->stats.nan != b->stats.nan || a->stats.pos_inf != b->stats.pos_inf || a->stats.neg_inf != b->stats.neg_inf)
-        return true;
-    double x = sqrt(a->stats.sumsq), y = sqrt(b->stats.sumsq), distance = fabs(x - y);
-    return distance > rule->abs * (1 + 1e-12) && distance > rule->rel_l2 * x * (1 + 1e-12);
+    set_once(c, &j->outside, text);
 }
 
-static void judge_one(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va, const struct tw_view *vb, struct judged *j)
+void tw_judged_free(struct tw_judged *j)
 {
-    const struct tw_view *v;
-    const struct tw_rec *r = tw_diff_rec(d, va, vb, &v);
-    const char *phase = twin_phase_name(r->phase), *kind = twin_kind_name(r->kind), *name = tw_rec_name(v, r);
-    const struct tw_tolerance_rule *rule = tw_tolerance_for(c->tolerance, phase, kind, name);
-    if (!rule || d->type != TWIN_FINDING_VALUE) {
-        set_once(c, &j->outside, tw_cmp_text(c, "%s/%s/%s at step %u: %s", phase, kind, name, r->step,
+    tw_free(j->where);
+    tw_free(j->outside);
+    *j = (struct tw_judged){.worst = -1};
+}
+
+/* Statistics alone give a lower bound of the distance: the norms' difference. */
+static bool surely_outside(const struct tw_tolerance_rule *r, const struct tw_measure *m)
+{
+    if (!m->stats_a || !m->stats_b)
+        return false;
+    const struct twin_stats *a = m->stats_a, *b = m->stats_b;
+    if (a->nan != b->nan || a->pos_inf != b->pos_inf || a->neg_inf != b->neg_inf)
+        return true;
+    double x = sqrt(a->sumsq), distance = fabs(x - sqrt(b->sumsq));
+    double rms = r->atol * sqrt((double)m->elements) + r->rtol * x;
+    return distance > r->abs * (1 + 1e-12) && distance > r->rel_l2 * x * (1 + 1e-12) && distance > rms * (1 + 1e-12);
+}
+
+static double smaller(double share, double distance, double allowed)
+{
+    return allowed > 0 && distance / allowed < share ? distance / allowed : share;
+}
+
+/* How much of what the rule allows is used: inside up to 1. The criteria that a rule gives are alternatives. */
+static double share_of(const struct tw_tolerance_rule *r, const struct tw_measure *m)
+{
+    double norm = m->relative > 0 ? m->absolute / m->relative : m->stats_a ? sqrt(m->stats_a->sumsq) : 0, share = INFINITY;
+    share = smaller(share, m->relative, r->rel_l2);
+    share = smaller(share, m->absolute, r->abs);
+    share = smaller(share, m->absolute, r->atol * sqrt((double)m->elements) + r->rtol * norm);
+    return isnan(m->ulp) ? share : smaller(share, m->ulp, r->ulp);
+}
+
+static void say_allowed(struct tw_buf *b, const struct tw_tolerance_rule *r)
+{
+    const struct { const char *name; double value; } all[] = {{"rel_l2", r->rel_l2}, {"abs", r->abs}, {"rtol", r->rtol}, {"atol", r->atol}, {"ulp", r->ulp}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].value > 0)
+            tw_buf_printf(b, "%s%s %.3g", b->len ? ", " : "", all[i].name, all[i].value);
+}
+
+void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name, uint32_t step, const struct tw_measure *m,
+                          struct tw_judged *j)
+{
+    struct tw_tolerance_rule *rule = tw_tolerance_for(c->tolerance, phase, kind, name);
+    if (!rule || m->missing) {
+        if (rule)
+            rule->matched++;
+        set_once(c, &j->outside, tw_cmp_text(c, "%s/%s/%s at step %u: %s", phase, kind, name, step,
                                              rule ? "missing or of another shape in one run" : "no rule covers it"));
         return;
     }
-    const struct tw_rec *a = &va->rec[d->a], *b = &vb->rec[d->b];
-    double absolute, relative;
-    bool exact;
-    relative = tw_rec_distance(va, a, vb, b, &absolute, &exact);
-    if (isnan(relative) && !surely_outside(rule, a, b)) {
+    rule->matched++;
+    if (isnan(m->relative) && !surely_outside(rule, m)) {
         j->unmeasured++; /* no sketch at this step: judged where there is one */
+        rule->unmeasured++;
         return;
     }
-    double share = rule->rel_l2 > 0 ? relative / rule->rel_l2 : INFINITY;
-    if (rule->abs > 0 && absolute / rule->abs < share)
-        share = absolute / rule->abs;
-    if (isnan(relative) || !(share <= 1)) {
-        set_once(c, &j->outside, tw_cmp_text(c, "%s/%s/%s at step %u: relative L2 %.3g, allowed %.3g", phase, kind, name, r->step,
-                                             relative, rule->rel_l2));
+    double share = isnan(m->relative) ? INFINITY : share_of(rule, m);
+    if (!(share <= 1)) {
+        struct tw_buf allowed = {0};
+        say_allowed(&allowed, rule);
+        bool only_ulp = !isnan(m->relative) && isnan(m->ulp) && rule->ulp > 0 && rule->rel_l2 + rule->abs + rule->rtol + rule->atol == 0;
+        set_once(c, &j->outside,
+                 tw_cmp_text(c, "%s/%s/%s at step %u: relative L2 %.3g, allowed %s%s", phase, kind, name, step, m->relative,
+                             allowed.data ? allowed.data : "", only_ulp ? " (ulp is for single numbers: give a tensor rel_l2 or rtol)" : ""));
+        rule->outside++;
+        tw_buf_free(&allowed);
         return;
     }
     j->measured++;
+    rule->measured++;
+    if (share > rule->worst) {
+        rule->worst = share;
+        tw_finding_set(c, &rule->where, tw_cmp_text(c, "%s/%s/%s at step %u", phase, kind, name, step));
+    }
     if (share > j->worst) {
         j->worst = share;
-        tw_finding_set(c, &j->where, tw_cmp_text(c, "%s/%s/%s at step %u", phase, kind, name, r->step));
+        tw_finding_set(c, &j->where, tw_cmp_text(c, "%s/%s/%s at step %u", phase, kind, name, step));
     }
+}
+
+static void judge_one(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va, const struct tw_view *vb, struct tw_judged *j)
+{
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(d, va, vb, &v);
+    struct tw_measure m = {.missing = d->type != TWIN_FINDING_VALUE};
+    if (!m.missing)
+        tw_rec_measure(va, &va->rec[d->a], vb, &vb->rec[d->b], &m);
+    tw_tolerance_measure(c, twin_phase_name(r->phase), twin_kind_name(r->kind), tw_rec_name(v, r), r->step, &m, j);
+}
+
+bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
+{
+    bool inside = !j->outside && j->measured > 0;
+    if (inside)
+        tw_cmp_note(c, "within tolerance: the largest uses %.2g of what is allowed (%s); %llu differences measured, %llu without a sketch",
+                    j->worst, j->where ? j->where : "", (unsigned long long)j->measured, (unsigned long long)j->unmeasured);
+    else
+        tw_cmp_note(c, "outside the tolerance: %s", j->outside ? j->outside : "nothing could be measured: no sketch in the steps that differ");
+    return inside;
 }
 
 int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, struct twin_error *err)
 {
-    struct judged j = {.worst = -1};
+    struct tw_judged j = {.worst = -1};
     struct tw_steps ta = {0}, tb = {0};
     int rc = tw_steps_load(c, s->pair->a, &ta, err);
     if (rc == 0)
@@ -239,15 +329,25 @@ int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, 
         tw_view_free(&va);
         tw_view_free(&vb);
     }
-    *inside = rc == 0 && !j.outside && j.measured > 0;
-    if (*inside)
-        tw_cmp_note(c, "within tolerance: the largest uses %.2g of what is allowed (%s); %llu differences measured, %llu without a sketch",
-                    j.worst, j.where ? j.where : "", (unsigned long long)j.measured, (unsigned long long)j.unmeasured);
-    else if (rc == 0)
-        tw_cmp_note(c, "outside the tolerance: %s", j.outside ? j.outside : "nothing could be measured: no sketch in the steps that differ");
-    tw_free(j.where);
-    tw_free(j.outside);
+    *inside = rc == 0 && tw_judged_inside(c, &j);
+    tw_judged_free(&j);
     tw_steps_free(&ta);
     tw_steps_free(&tb);
     return rc;
+}
+
+/* The rules as they were used, handed to the verdict. */
+void tw_tolerance_report(struct tw_cmp *c)
+{
+    struct tw_tolerance *t = c->tolerance;
+    c->v->rules = tw_calloc(t->n, sizeof *c->v->rules);
+    c->oom |= !c->v->rules;
+    for (size_t i = 0; c->v->rules && i < t->n; i++) {
+        struct tw_tolerance_rule *r = &t->rule[i];
+        c->v->rules[c->v->rule_count++] = (struct twin_rule_use){
+            .pattern = r->pattern, .reason = r->reason, .rel_l2 = r->rel_l2, .abs = r->abs, .rtol = r->rtol, .atol = r->atol, .ulp = r->ulp,
+            .matched = r->matched, .measured = r->measured, .unmeasured = r->unmeasured, .outside = r->outside, .worst = r->worst, .where = r->where,
+        };
+        r->pattern = r->reason = r->where = NULL;
+    }
 }

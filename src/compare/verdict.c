@@ -26,6 +26,22 @@ static void free_findings(struct twin_finding *f, size_t n)
     tw_free(f);
 }
 
+static void free_against(struct twin_against *a)
+{
+    if (!a)
+        return;
+    for (size_t i = 0; i < a->world_count; i++) {
+        tw_free(a->world[i].name);
+        tw_free(a->world[i].then);
+        tw_free(a->world[i].now);
+    }
+    tw_free(a->world);
+    tw_free(a->path);
+    tw_free(a->made);
+    tw_free(a->signer);
+    tw_free(a);
+}
+
 void twin_verdict_free(struct twin_verdict *v)
 {
     if (!v)
@@ -51,5 +67,12 @@ void twin_verdict_free(struct twin_verdict *v)
     if (v->transplant)
         tw_free(v->transplant->origin);
     tw_free(v->transplant);
+    for (size_t i = 0; i < v->rule_count; i++) {
+        tw_free(v->rules[i].pattern);
+        tw_free(v->rules[i].reason);
+        tw_free(v->rules[i].where);
+    }
+    tw_free(v->rules);
+    free_against(v->against);
     tw_free(v);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forms that continuous integration reads: JUnit XML and GitHub's workflow commands. */
+/* Forms that continuous integration reads: JUnit XML, GitHub's workflow commands and its job summary. */
 #include "internal.h"
 
 #include <string.h>
@@ -110,5 +110,76 @@ int twin_report_github(const struct twin_report *r, char **out, struct twin_erro
     tw_buf_free(&line);
     tw_buf_free(&file);
     tw_buf_free(&safe);
+    return tw_report_finish(&b, out, err);
+}
+
+/* ---- GitHub's job summary: Markdown. What a job made goes into code spans and blocks only, where it cannot be markup. */
+
+/* Longer than any run of backticks inside. */
+static void fence(struct tw_buf *b, const char *s, size_t least)
+{
+    size_t longest = 0, run = 0;
+    for (; *s; s++) {
+        run = *s == '`' ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    for (size_t i = 0; i < (longest + 1 > least ? longest + 1 : least); i++)
+        tw_buf_puts(b, "`");
+}
+
+static void code_row(struct tw_buf *b, const char *name, struct tw_buf *value)
+{
+    if (value->failed)
+        b->failed = value->failed;
+    if (value->len) {
+        tw_buf_printf(b, "| %s | ", name);
+        fence(b, value->data, 1);
+        tw_buf_puts(b, " ");
+        for (const char *s = value->data; *s; s++) /* a bar ends a cell, inside of code as well */
+            tw_buf_append(b, *s == '|' ? "\xC2\xA6" : s, *s == '|' ? 2 : 1);
+        tw_buf_puts(b, " ");
+        fence(b, value->data, 1);
+        tw_buf_puts(b, " |\n");
+    }
+    tw_buf_free(value);
+}
+
+int twin_report_summary(const struct twin_report *r, char **out, struct twin_error *err)
+{
+    static const char *const mark[] = {[TWIN_SAME] = "\xE2\x9C\x85", [TWIN_WITHIN_TOLERANCE] = "\xE2\x9C\x85", [TWIN_DIFFER] = "\xE2\x9D\x8C",
+                                       [TWIN_INCONCLUSIVE] = "\xE2\x9A\xA0\xEF\xB8\x8F", [TWIN_FAILED] = "\xE2\x9D\x8C"};
+    const struct twin_verdict *v = r->verdict;
+    struct twin_report plain = *r;
+    struct tw_buf b = {0}, cell = {0};
+    char *body = NULL;
+    plain.color = false;
+    plain.width = 100;
+    *out = NULL;
+    int rc = twin_report_text(&plain, &body, err);
+    if (rc != 0)
+        return rc;
+    tw_buf_printf(&b, "### %s twinrun %s: %s\n\n| | |\n|---|---|\n", mark[v->outcome], r->verb ? r->verb : "check", twin_verdict_name(v->outcome));
+    tw_say_headline(&cell, v);
+    code_row(&b, "verdict", &cell);
+    if (v->first)
+        tw_say_place(&cell, v->first, true);
+    code_row(&b, "first", &cell);
+    if (v->against)
+        tw_say_against(&cell, v->against);
+    code_row(&b, "against", &cell);
+    if (v->against)
+        tw_say_world(&cell, v->against, 6);
+    code_row(&b, "world", &cell);
+    for (size_t i = 0; i < v->rule_count; i++) {
+        tw_say_rule(&cell, &v->rules[i]);
+        code_row(&b, "tolerance", &cell);
+    }
+    tw_buf_puts(&b, "\n<details><summary>the whole verdict</summary>\n\n");
+    fence(&b, body, 3);
+    tw_buf_puts(&b, "text\n");
+    tw_buf_puts(&b, body);
+    fence(&b, body, 3);
+    tw_buf_puts(&b, "\n\n</details>\n\n");
+    tw_free(body);
     return tw_report_finish(&b, out, err);
 }

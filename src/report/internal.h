@@ -22,6 +22,12 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v);
 /* "weights 17 -> loss 19 -> printed loss 24" */
 void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v);
 void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v);
+/* "expected.json, made 2026-11-21T08:00:00Z of 3 runs, signed by ..." */
+void tw_say_against(struct tw_buf *b, const struct twin_against *a);
+/* "another than then: torch 2.12.0 -> 2.13.0; ..." */
+void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most);
+/* "optimizer/weight/fc (rtol 1e-05): 40% used; the reason" */
+void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r);
 /* True for findings about records, which have a step and a phase. */
 bool tw_is_record(const struct twin_finding *f);
 /* First source line of a finding: file (malloc'ed by the buffer) and line number; false when unknown. */

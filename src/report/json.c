@@ -86,7 +86,8 @@ static json_t *finding(const struct twin_finding *f)
         "scope", text(f->scope), "occurrence", count(f->occurrence), "text", text(f->text), "elements", record ? count(f->elements) : json_null(),
         "changed", f->changed_known ? count(f->changed) : json_null(), "max_ulp", number(f->max_ulp), "rel_l2", number(f->rel_l2),
         "rel_l2_exact", f->rel_l2_exact);
-    if (detail && record && f->type != TWIN_FINDING_ONLY_B && json_object_set_new(detail, "a", stats(&f->stats_a, f->digest_a)) != 0) {
+    bool known = f->digest_a.a || f->digest_a.b || f->stats_a.count; /* a baseline may keep no more than a hash */
+    if (detail && record && known && f->type != TWIN_FINDING_ONLY_B && json_object_set_new(detail, "a", stats(&f->stats_a, f->digest_a)) != 0) {
         json_decref(detail);
         detail = NULL;
     }
@@ -211,6 +212,40 @@ static json_t *dirs(const struct twin_report *r)
     return list;
 }
 
+static json_t *rules(const struct twin_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->rule_count; i++) {
+        const struct twin_rule_use *r = &v->rules[i];
+        json_t *item = json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "pattern", text(r->pattern), "reason", text(r->reason), "rel_l2",
+                                 number(r->rel_l2), "abs", number(r->abs), "rtol", number(r->rtol), "atol", number(r->atol), "ulp", number(r->ulp),
+                                 "matched", count(r->matched), "measured", count(r->measured), "unmeasured", count(r->unmeasured), "outside",
+                                 count(r->outside), "worst", r->worst < 0 ? json_null() : number(r->worst), "where", text(r->where));
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *against(const struct twin_against *a)
+{
+    json_t *world = json_array();
+    if (!a) {
+        json_decref(world);
+        return json_null();
+    }
+    for (size_t i = 0; world && i < a->world_count; i++)
+        if (json_array_append_new(world, json_pack("{s:o,s:o,s:o}", "name", text(a->world[i].name), "then", text(a->world[i].then), "now",
+                                                   text(a->world[i].now))) != 0) {
+            json_decref(world);
+            return NULL;
+        }
+    return json_pack("{s:o,s:o,s:o,s:o,s:b,s:o}", "baseline", text(a->path), "made", text(a->made), "runs", count(a->runs), "signer", text(a->signer),
+                     "world_known", a->world_known, "world", world);
+}
+
 static json_t *hints(const struct twin_report *r)
 {
     json_t *list = json_array();
@@ -257,6 +292,8 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "notes", texts(v->notes, v->note_count));
     add(&root, "observer", json_pack("{s:o,s:o,s:o,s:o}", "armed", texts(v->armed, v->armed_count), "unarmed", texts(v->unarmed, v->unarmed_count),
                                      "lost_records", count(v->lost_records), "overhead_ratio", number(v->overhead_ratio)));
+    add(&root, "tolerance", v->rule_count ? rules(v) : json_null());
+    add(&root, "against", against(v->against));
     add(&root, "seen_before", hints(r));
     add(&root, "runs_dir", dirs(r));
     char *dumped = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;

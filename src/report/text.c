@@ -275,7 +275,7 @@ static void bound(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     uint64_t runs = v->runs < 30 ? 30 : v->runs * 10;
-    if (v->comparisons == 0)
+    if (v->comparisons == 0 || v->against)
         return;
     tw_buf_printf(&b, "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs; --runs %llu brings that bound to %.2g%%",
                   v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper, (unsigned long long)runs,
@@ -293,6 +293,8 @@ static const char *run_name(const struct twin_report *r, size_t index, char out[
 /* Index of the run that the first finding was seen in: the first one outside the reference's class. */
 static size_t other_run(const struct twin_verdict *v)
 {
+    if (v->against)
+        return 0;
     for (size_t r = 1; r < v->runs; r++) {
         bool with_reference = false;
         for (size_t i = 0; i < v->class_count; i++) {
@@ -349,7 +351,7 @@ static void next(struct page *p, const struct twin_report *r)
         if (r->can_zoom && r->run_count > 1) {
             tw_buf_printf(&b, "twinrun zoom %s %s", run_name(r, 0, x), run_name(r, other_run(v), y));
             suggest(p, &said, &b, "name the operation");
-        } else if (r->command && v->runs < 10 && !r->can_isolate) {
+        } else if (r->command && v->runs < 10 && !r->can_isolate && !v->against) {
             tw_buf_puts(&b, "twinrun check --all --runs 10 -- ");
             tw_say_safe(&b, r->command, 400);
             suggest(p, &said, &b, "how often?");
@@ -357,9 +359,16 @@ static void next(struct page *p, const struct twin_report *r)
     } else if (v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED) {
         tw_buf_printf(&b, "twinrun show %s", run_name(r, v->outcome == TWIN_FAILED ? 0 : other_run(v), y));
         suggest(p, &said, &b, "how it ended, what it printed, its processes");
-    } else if (v->outcome == TWIN_INCONCLUSIVE && v->runs > 1) {
+    } else if (v->outcome == TWIN_INCONCLUSIVE && (v->runs > 1 || v->against)) {
         tw_buf_puts(&b, "twinrun doctor");
         suggest(p, &said, &b, "what can be seen here, and why not more");
+    }
+    if (v->outcome == TWIN_DIFFER && v->against && v->against->path && r->command && !r->can_isolate) {
+        tw_buf_puts(&b, "twinrun check --save-baseline ");
+        tw_say_safe(&b, v->against->path, 200);
+        tw_buf_puts(&b, " -- ");
+        tw_say_safe(&b, r->command, 400);
+        suggest(p, &said, &b, "if the change is meant");
     }
     if (v->outcome == TWIN_DIFFER && r->can_isolate && r->command) {
         tw_buf_puts(&b, "twinrun isolate -- ");
@@ -387,6 +396,40 @@ static void outcome_word(struct page *p, const struct twin_verdict *v)
     else
         wrapped(p, b.data, n < LABEL ? LABEL : n + 2);
     tw_buf_free(&b);
+}
+
+#define WORLD 6u
+#define RULES 6u
+
+/* What the run was held against, and whether the world is still the same: beside every verdict, also a good one. */
+static void against(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    if (!v->against)
+        return;
+    tw_say_against(&b, v->against);
+    paragraph(p, "against", &b);
+    tw_say_world(&b, v->against, WORLD);
+    paragraph(p, "world", &b);
+}
+
+static void rules(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    size_t unused = 0;
+    for (size_t i = 0, said = 0; i < v->rule_count && said < RULES; i++)
+        if (v->rules[i].matched) {
+            tw_say_rule(&b, &v->rules[i]);
+            paragraph(p, said++ ? "" : "allowed", &b);
+        }
+    for (size_t i = 0; i < v->rule_count; i++)
+        if (!v->rules[i].matched) {
+            tw_buf_puts(&b, unused++ ? ", " : "");
+            tw_say_safe(&b, v->rules[i].pattern, 80);
+        }
+    if (unused)
+        tw_buf_puts(&b, unused == 1 ? ": no difference that this rule of the tolerance file covers" : ": no difference that these rules of the tolerance file cover");
+    paragraph(p, "unused", &b);
 }
 
 static void losses(struct page *p, const struct twin_verdict *v)
@@ -425,6 +468,8 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
     benign(&p, v);
     if (v->outcome == TWIN_INCONCLUSIVE)
         list(&p, "unseen", v->unseen, v->unseen_count, UNSEEN);
+    rules(&p, v);
+    against(&p, v);
     losses(&p, v);
     list(&p, "note", v->notes, v->note_count, NOTES);
     hint(&p, r);

@@ -179,10 +179,14 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
     case TWIN_SAME:
         if (v->steps_compared)
             tw_buf_printf(b, "%s step%s, ", tw_human_count(v->steps_compared, steps), v->steps_compared == 1 ? "" : "s");
-        tw_buf_printf(b, "%s records, bit for bit, in %zu runs", tw_human_count(v->records_compared, records), v->runs);
+        tw_buf_printf(b, "%s records, bit for bit", tw_human_count(v->records_compared, records));
+        if (v->against)
+            tw_buf_puts(b, v->runs > 1 ? ", as in the baseline, in every run" : ", as in the baseline");
+        else
+            tw_buf_printf(b, ", in %zu runs", v->runs);
         return;
     case TWIN_WITHIN_TOLERANCE: tw_buf_puts(b, "bit for bit they differ "); break;
-    case TWIN_INCONCLUSIVE: tw_buf_puts(b, v->runs < 2 ? "one run alone says nothing" : "no difference was found, but not enough was seen to say \"same\""); return;
+    case TWIN_INCONCLUSIVE: tw_buf_puts(b, v->runs < 2 && !v->against ? "one run alone says nothing" : "no difference was found, but not enough was seen to say \"same\""); return;
     case TWIN_FAILED: tw_buf_printf(b, v->runs == 1 ? "the job failed" : "the job failed in every one of %zu runs", v->runs); return;
     case TWIN_DIFFER: break;
     }
@@ -193,7 +197,7 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
         else
             tw_buf_printf(b, "in step %u", v->first->step_a);
     } else if (v->first && v->first->type == TWIN_FINDING_OUTCOME) {
-        tw_buf_puts(b, "in how the runs ended");
+        tw_buf_puts(b, v->against ? "in how the run ended" : "in how the runs ended");
     } else if (v->first && v->first->type == TWIN_FINDING_RANKS) {
         tw_buf_puts(b, "in which processes recorded");
     } else {
@@ -230,6 +234,60 @@ void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
     }
     if (v->class_count > 6)
         tw_buf_printf(b, "; %zu more classes", v->class_count - 6);
+}
+
+void tw_say_against(struct tw_buf *b, const struct twin_against *a)
+{
+    tw_say_safe(b, a->path ? a->path : "baseline", 200);
+    tw_buf_puts(b, ", made ");
+    tw_say_safe(b, a->made ? a->made : "?", 40);
+    tw_buf_printf(b, " of %llu run%s", (unsigned long long)a->runs, a->runs == 1 ? "" : "s");
+    if (a->signer) {
+        tw_buf_puts(b, ", signed by ");
+        tw_say_safe(b, a->signer, 120);
+    }
+}
+
+void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most)
+{
+    if (!a->world_known) {
+        tw_buf_puts(b, "not known whether this is the world that the baseline was made in");
+        return;
+    }
+    if (a->world_count == 0)
+        tw_buf_puts(b, "as when the baseline was made");
+    for (size_t i = 0; i < a->world_count && i < most; i++) {
+        tw_buf_puts(b, i ? "; " : "another than then: ");
+        tw_say_safe(b, a->world[i].name, 60);
+        tw_buf_puts(b, " ");
+        tw_say_safe(b, a->world[i].then[0] ? a->world[i].then : "(none)", 60);
+        tw_buf_puts(b, " -> ");
+        tw_say_safe(b, a->world[i].now[0] ? a->world[i].now : "(none)", 60);
+    }
+    if (a->world_count > most)
+        tw_buf_printf(b, "; %zu more", a->world_count - most);
+}
+
+void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r)
+{
+    const struct { const char *name; double value; } all[] = {{"rel_l2", r->rel_l2}, {"abs", r->abs}, {"rtol", r->rtol}, {"atol", r->atol}, {"ulp", r->ulp}};
+    size_t said = 0;
+    tw_say_safe(b, r->pattern, 80);
+    tw_buf_puts(b, " (");
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].value > 0)
+            tw_buf_printf(b, "%s%s %.3g", said++ ? ", " : "", all[i].name, all[i].value);
+    tw_buf_puts(b, "): ");
+    if (r->matched == 0)
+        tw_buf_puts(b, "not used");
+    else if (r->outside)
+        tw_buf_puts(b, "exceeded");
+    else if (r->measured)
+        tw_buf_printf(b, "%.0f%% used", 100 * r->worst);
+    else
+        tw_buf_puts(b, "nothing measured");
+    tw_buf_puts(b, "; ");
+    tw_say_safe(b, r->reason, 200);
 }
 
 bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line)

@@ -104,10 +104,14 @@ static void tolerance(void **state)
     struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
     static const struct { const char *text; enum twin_verdict_outcome outcome; } row[] = {
         {"# all of it\n[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-1  # generous\nreason = 'known race'\n", TWIN_WITHIN_TOLERANCE},
-        {"[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-9\n", TWIN_DIFFER},
-        {"[[tolerance]]\npattern = \"optimizer/*\"\nrel_l2 = 1e-1\n", TWIN_DIFFER}, /* the gradient is not covered */
-        {"{\"tolerance\": [{\"pattern\": \"*\", \"rel_l2\": 0.1}]}", TWIN_WITHIN_TOLERANCE},
-        {"{\"tolerance\": [{\"pattern\": \"*\", \"abs\": 0.1}]}", TWIN_WITHIN_TOLERANCE},
+        {"[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-9\nreason = 'r'\n", TWIN_DIFFER},
+        {"[[tolerance]]\npattern = \"optimizer/*\"\nrel_l2 = 1e-1\nreason = 'r'\n", TWIN_DIFFER}, /* the gradient is not covered */
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"rel_l2\": 0.1, \"reason\": \"r\"}]}", TWIN_WITHIN_TOLERANCE},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"abs\": 0.1, \"reason\": \"r\"}]}", TWIN_WITHIN_TOLERANCE},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"rtol\": 0.1, \"reason\": \"r\"}]}", TWIN_WITHIN_TOLERANCE},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"atol\": 0.1, \"reason\": \"r\"}]}", TWIN_WITHIN_TOLERANCE},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"rtol\": 1e-12, \"atol\": 1e-12, \"reason\": \"r\"}]}", TWIN_DIFFER},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"ulp\": 1000000, \"reason\": \"r\"}]}", TWIN_DIFFER}, /* tensors have no ulp here */
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         assert_int_equal(tw_write_file_atomic(path, row[i].text, strlen(row[i].text), NULL), 0);
@@ -115,11 +119,15 @@ static void tolerance(void **state)
         expect_outcome(v, row[i].outcome);
         assert_int_equal(v->bitwise, TWIN_DIFFER);
         assert_true(has_note(v, row[i].outcome == TWIN_DIFFER ? "outside the tolerance" : "within tolerance"));
+        assert_int_equal(v->rule_count, 1);
+        assert_true(v->rules[0].matched > 0);
+        assert_true(row[i].outcome == TWIN_DIFFER || (v->rules[0].measured > 0 && v->rules[0].worst > 0 && v->rules[0].worst <= 1 && !v->rules[0].outside));
         twin_verdict_free(v);
     }
     static const char *const bad[] = {"", "[[tolerance]]\n", "pattern = \"x\"\n", "[[tolerance]]\npattern = \"x\nrel_l2 = 1\n", "{", "{\"tolerance\": 3}",
                                       "[[tolerance]]\npattern = \"*\"\nrel_l2 = -1\n", "[[tolerance]]\npattern = \"*\"\nfuzz = 1\n",
-                                      "[[tolerance]]\npattern = 3\n", "{\"tolerance\": [{\"pattern\": \"x\", \"rel_l2\": true}]}"};
+                                      "[[tolerance]]\npattern = 3\n", "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1\n", "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1\nreason = ' '\n",
+                                      "[[tolerance]]\npattern = \"*\"\nreason = 'r'\n", "[[tolerance]]\npattern = \"*\"\nulp = -1\nreason = 'r'\n", "{\"tolerance\": [{\"pattern\": \"x\", \"rel_l2\": true}]}"};
     const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct twin_error err = TWIN_ERROR_INIT;

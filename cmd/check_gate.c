@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check --save-baseline and check --against: what a job is expected to compute, in a file that goes into the repository. */
+#include "check.h"
+
+#include "runs.h"
+#include "say.h"
+#include "verdict.h"
+#include "world.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <twin/baseline.h>
+
+enum { FILE_MAX_BYTES = 5 << 20 };
+#define LEVEL_NOT_GIVEN ((enum twin_level) - 1)
+
+int tw_check_gate_options(const struct tw_check_args *a, bool arms)
+{
+    if (!a->against && !a->save_baseline)
+        return -1;
+    const char *which = a->against ? "--against" : "--save-baseline";
+    if (a->against && a->save_baseline)
+        return tw_bad_use("check", "expected --save-baseline, which writes what is expected, or --against, which reads it; found both");
+    if (arms)
+        return tw_bad_use("check", "%s is about one job: it does not go with --a and --b", which);
+    if (a->transplant)
+        return tw_bad_use("check", "%s does not go with --transplant, which changes what the job computes", which);
+    if (a->against && a->ignore.count)
+        return tw_bad_use("check", "what a baseline leaves out is written in it: give --ignore to --save-baseline");
+    if (a->save_baseline && a->runs != TW_NOT_GIVEN && a->runs < 2)
+        return tw_bad_use("check", "a baseline is what repeats itself: expected --runs 2 or more with --save-baseline");
+    return -1;
+}
+
+/* ---- writing */
+
+static int add_world(void *user, const char *name, const char *value, struct twin_error *err)
+{
+    return twin_baseline_add_world(user, name, value, err);
+}
+
+static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *err)
+{
+    const struct tw_check_args *a = &c->args;
+    struct twin_compare_options o = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
+    struct twin_baseline *b = NULL;
+    char *text = NULL, size[16], steps[32], records[32];
+    int rc = twin_baseline_make((const struct twin_run *const *)c->runs, runs, &o, TWINRUN_VERSION, &b, err);
+    if (rc == 0)
+        rc = tw_world_of(c->runs[0], add_world, b, err);
+    if (rc == 0)
+        rc = twin_baseline_write(b, &text, err);
+    if (rc == 0)
+        rc = tw_write_file_atomic(a->save_baseline, text, strlen(text), err);
+    if (rc == 0) {
+        struct twin_baseline_info i = twin_baseline_info(b);
+        tw_say("baseline in %s: %s steps, %s records of %zu process%s, %s%s", a->save_baseline, tw_human_count(i.steps, steps),
+               tw_human_count(i.records, records), i.processes, i.processes == 1 ? "" : "es", tw_human_bytes(strlen(text), size),
+               i.left_out ? "; what does not repeat and does not matter is left out" : "");
+    }
+    tw_free(text);
+    twin_baseline_free(b);
+    return rc;
+}
+
+void tw_check_save_baseline(struct tw_check *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (!c->args.save_baseline || !c->v)
+        return;
+    const char *why = c->interrupted                      ? "the check was interrupted"
+                      : c->count < 2                      ? "there are no two runs to agree"
+                      : c->v->outcome == TWIN_DIFFER      ? "the job does not repeat itself, so there is nothing to expect; within a --tolerance it may"
+                      : c->v->outcome == TWIN_FAILED      ? "the job failed"
+                                                          : NULL;
+    if (why) {
+        tw_say("no baseline was written: %s", why);
+    } else if (write_baseline(c, c->v->outcome == TWIN_WITHIN_TOLERANCE ? 1 : c->count, &err) != 0) {
+        c->trouble = tw_trouble(&err, "check: no baseline was written");
+    }
+}
+
+/* ---- the gate */
+
+static int load(struct tw_check *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *text = NULL;
+    size_t bytes = 0;
+    int rc = tw_read_file(c->args.against, FILE_MAX_BYTES, &text, &bytes, &err);
+    if (rc == 0)
+        rc = twin_baseline_read(text, bytes, c->args.against, &c->baseline, &err);
+    tw_free(text);
+    return rc == 0 ? -1 : tw_trouble(&err, "check: --against");
+}
+
+/* The run is made as those of the baseline were. */
+static int as_then(struct tw_check *c)
+{
+    struct twin_baseline_info i = twin_baseline_info(c->baseline);
+    struct tw_check_args *a = &c->args;
+    if (a->level != LEVEL_NOT_GIVEN && a->level != i.level)
+        return tw_bad_use("check", "%s was made at level %s: expected no --level, or that one", a->against, twin_level_name(i.level));
+    c->level = i.level;
+    if (!a->steps)
+        a->steps = i.max_steps;
+    else if (i.max_steps && a->steps > i.max_steps)
+        return tw_bad_use("check", "%s was made with --steps %u: expected no more than that, found %llu", a->against, i.max_steps,
+                          (unsigned long long)a->steps);
+    return -1;
+}
+
+struct world_diff { struct twin_baseline *b; struct twin_against *a; size_t known; };
+
+static char *value_then(const struct twin_baseline *b, const char *name)
+{
+    const char *n = NULL, *v = NULL;
+    size_t count = twin_baseline_world(b, SIZE_MAX, &n, &v);
+    for (size_t i = 0; i < count; i++) {
+        twin_baseline_world(b, i, &n, &v);
+        if (strcmp(n, name) == 0)
+            return tw_strdup(v);
+    }
+    return tw_strdup("");
+}
+
+static int add_change(struct twin_against *a, const char *name, char *then, const char *now, struct twin_error *err)
+{
+    struct twin_world_change *grown = tw_reallocarray(a->world, a->world_count + 1, sizeof *grown);
+    if (grown)
+        a->world = grown;
+    struct twin_world_change w = {tw_strdup(name), then, tw_strdup(now)};
+    if (grown && w.name && w.then && w.now) {
+        a->world[a->world_count++] = w;
+        return 0;
+    }
+    tw_free(w.name);
+    tw_free(w.then);
+    tw_free(w.now);
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing worlds");
+}
+
+static int compare_name(void *user, const char *name, const char *now, struct twin_error *err)
+{
+    struct world_diff *d = user;
+    char *then = value_then(d->b, name);
+    d->known++;
+    if (then && strcmp(then, now) == 0) {
+        tw_free(then);
+        return 0;
+    }
+    return add_change(d->a, name, then, now, err);
+}
+
+struct find { const char *name; bool found; };
+
+static int find_name(void *user, const char *name, const char *value, struct twin_error *err)
+{
+    struct find *f = user;
+    (void)value;
+    (void)err;
+    f->found |= strcmp(name, f->name) == 0;
+    return 0;
+}
+
+static void compare_worlds(struct tw_check *c, const struct twin_run *r, struct twin_verdict *v)
+{
+    struct world_diff d = {c->baseline, v->against, 0};
+    struct twin_error err = TWIN_ERROR_INIT;
+    const char *name, *then;
+    size_t count = twin_baseline_world(c->baseline, SIZE_MAX, &name, &then);
+    int rc = tw_world_of(r, compare_name, &d, &err);
+    for (size_t i = 0; rc == 0 && i < count; i++) { /* what there was and is no more */
+        twin_baseline_world(c->baseline, i, &name, &then);
+        struct find f = {name, false};
+        rc = tw_world_of(r, find_name, &f, &err);
+        if (rc == 0 && !f.found)
+            rc = add_change(v->against, name, tw_strdup(then), "", &err);
+    }
+    v->against->world_known = rc == 0 && count > 0 && d.known > 0;
+    if (rc != 0)
+        tw_verdict_note(v, "the world of this run cannot be compared: %s", err.message);
+}
+
+static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdict **out)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_compare_options o = {
+        .steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps, .tolerance_file = c->args.tolerance};
+    if (twin_baseline_judge(c->baseline, r, &o, out, &err) != 0)
+        return tw_trouble(&err, "check: cannot compare the run with %s", c->args.against);
+    (*out)->against->path = tw_strdup(c->args.against);
+    compare_worlds(c, r, *out);
+    return -1;
+}
+
+/* Does the job still repeat itself? Then it computes something else on purpose or by its world; if not, that comes first. */
+static void repeat(struct tw_check *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_launch_options o = tw_check_launch_options(c, 0, "gate");
+    struct twin_run *again = NULL;
+    struct twin_verdict *v = NULL;
+    char text[32];
+    if (tw_check_launch(c, &o, "run again", false, &again) >= 0)
+        return;
+    if (c->interrupted || c->out_of_time) {
+        tw_verdict_note(c->v, "whether the job repeats itself was not found out: its second run was cut short");
+        twin_run_free(again);
+        return;
+    }
+    if (tw_check_keep(c, again) >= 0)
+        return;
+    const struct twin_run *pair[2] = {c->runs[0], again};
+    struct twin_compare_options how = {.steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps};
+    if (twin_compare(pair, 2, &how, &v, &err) != 0) {
+        tw_trouble(&err, "check: cannot compare the run with itself");
+        return;
+    }
+    if (!c->args.quiet)
+        tw_run_line("run again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+    c->gate_unsteady = v->outcome == TWIN_DIFFER;
+    if (c->gate_unsteady)
+        tw_verdict_note(c->v, "the job does not repeat itself: a second run parts from the first%s; first make it repeatable",
+                        v->first && v->first->step_a == c->v->first->step_a ? " at the same step" : "");
+    else if (v->outcome == TWIN_SAME)
+        tw_verdict_note(c->v, "the job repeats itself (2 runs agree): it computes something else than the baseline");
+    twin_verdict_free(v);
+}
+
+static int rank_of(enum twin_verdict_outcome o) /* which of several runs' verdicts is the gate's */
+{
+    return o == TWIN_FAILED ? 4 : o == TWIN_DIFFER ? 3 : o == TWIN_INCONCLUSIVE ? 2 : o == TWIN_WITHIN_TOLERANCE ? 1 : 0;
+}
+
+static int one(struct tw_check *c, uint64_t runs)
+{
+    char title[48], text[32];
+    struct twin_launch_options o = tw_check_launch_options(c, 0, "gate");
+    struct twin_run *r = NULL;
+    struct twin_verdict *v = NULL;
+    snprintf(title, sizeof title, "run %zu/%llu", c->count + 1, (unsigned long long)runs);
+    int rc = tw_check_launch(c, &o, title, false, &r);
+    if (rc >= 0)
+        return rc;
+    if (r->outcome == TWIN_RUN_NOT_STARTED) {
+        tw_say("check: %s", r->message);
+        twin_run_free(r);
+        return TW_EXIT_TROUBLE;
+    }
+    if ((rc = tw_check_keep(c, r)) >= 0 || (rc = judge(c, r, &v)) >= 0)
+        return rc;
+    if (!c->args.quiet)
+        tw_run_line(title, r, v->outcome == TWIN_DIFFER ? "parted" : r->outcome == TWIN_RUN_STOPPED && !c->watch.stopped_time ? "ok" : tw_run_state(r, text));
+    if (c->v && rank_of(v->outcome) <= rank_of(c->v->outcome)) {
+        c->v->runs = c->count;
+        twin_verdict_free(v);
+        return -1;
+    }
+    if (c->v && v->first && c->count > 1)
+        tw_verdict_note(v, "run %zu of %zu is the one that differs", c->count, c->count);
+    twin_verdict_free(c->v);
+    c->v = v;
+    v->runs = c->count;
+    v->comparisons = c->count;
+    return -1;
+}
+
+int tw_check_gate(struct tw_check *c)
+{
+    uint64_t runs = c->args.runs;
+    int rc = load(c);
+    if (rc < 0)
+        rc = as_then(c);
+    for (; rc < 0 && c->count < runs && !c->interrupted && !c->out_of_time;) {
+        rc = one(c, runs);
+        if (c->v && c->v->outcome == TWIN_DIFFER && !c->args.all)
+            break;
+    }
+    if (rc < 0 && !c->runs_given && c->v->outcome == TWIN_DIFFER && !c->interrupted && !c->out_of_time && !tw_run_failed(c->runs[0]))
+        repeat(c);
+    return rc;
+}
