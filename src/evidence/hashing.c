@@ -242,7 +242,7 @@ static void *work(void *arg)
 {
     struct work *w = arg;
     struct lane lane[2];
-    const bool ready = lane_init(&lane[0]) & lane_init(&lane[1]);
+    const bool first = lane_init(&lane[0]), ready = lane_init(&lane[1]) && first; /* both: both are taken down */
     bool busy = false; /* has had a file */
     while (ready && !w->stop) {
         for (int i = 0; i < 2; i++) {
@@ -338,7 +338,8 @@ int tw_hash_files(struct tw_hash_work *given, struct twin_error *err)
         wanted = MOST_THREADS;
     if (wanted > w.ordered)
         wanted = w.ordered ? (unsigned)w.ordered : 1;
-    w.running = w.idle = wanted;
+    w.running = wanted;
+    w.idle = wanted;
     while (started < wanted && pthread_create(&thread[started], NULL, work, &w) == 0)
         started++;
     pthread_mutex_lock(&w.lock);
@@ -346,7 +347,8 @@ int tw_hash_files(struct tw_hash_work *given, struct twin_error *err)
     w.idle -= wanted - started;
     pthread_mutex_unlock(&w.lock);
     if (started == 0) {
-        w.running = w.idle = 1;
+        w.running = 1;
+        w.idle = 1;
         work(&w);
     }
     watch(&w, all);
