@@ -5,15 +5,18 @@
  * Digests of the tensors in a file: equal for equal tensors, whatever the file is called, when it was written, in which order, and
  * whether it is .npy, .npz, safetensors or a PyTorch checkpoint. docs/digest.md. Reading is <twin/tensors.h>'s.
  *
- * A tensor's digest is SHA-256 over: "twinrun.tensor/1" and a NUL; length of the name (u64) and the name; length of the type's name
- * and that ("f32"); the number of dimensions and each (u64); the elements, row-major. Integers and elements are little-endian. The
- * content's digest is SHA-256 over "twinrun.content/1", a NUL and the 32-byte digests of all tensors in the order of their names as bytes.
+ * A tensor's digest is SHA-256 over: "twinrun.tensor/2" and a NUL; length of the name (u64) and the name; length of the type's name
+ * and that ("f32"); the number of dimensions and each (u64); the SHA-256 of each MiB of its elements, row-major, the last one shorter. Integers and
+ * elements are little-endian. The content's digest is SHA-256 over "twinrun.content/2", a NUL and the 32-byte digests of all tensors in the order of their
+ * names as bytes.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/error.h>
 #include <twin/tensors.h>
+
+#define TWIN_CONTENT_PIECE ((size_t)1 << 20)
 
 struct twin_content_tensor {
     const struct twin_tensors_entry *entry;

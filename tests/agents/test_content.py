@@ -19,13 +19,14 @@ def tensor_digest(name, tensor):
         return struct.pack("<Q", len(s.encode())) + s.encode()
 
     values = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
-    return hashlib.sha256(b"twinrun.tensor/1\0" + text(name) + text(NAMES[tensor.dtype]) + struct.pack("<Q", tensor.dim())
-                          + b"".join(struct.pack("<Q", n) for n in tensor.shape) + values)
+    return hashlib.sha256(b"twinrun.tensor/2\0" + text(name) + text(NAMES[tensor.dtype]) + struct.pack("<Q", tensor.dim())
+                          + b"".join(struct.pack("<Q", n) for n in tensor.shape)
+                          + b"".join(hashlib.sha256(values[i:i + (1 << 20)]).digest() for i in range(0, len(values), 1 << 20)))
 
 
 def content_digest(tensors):
     every = sorted((name.encode(), tensor_digest(name, t).digest()) for name, t in tensors.items())
-    return hashlib.sha256(b"twinrun.content/1\0" + b"".join(d for _, d in every)).hexdigest()
+    return hashlib.sha256(b"twinrun.content/2\0" + b"".join(d for _, d in every)).hexdigest()
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def digest(twinrun):
 def tensors():
     torch.manual_seed(3)
     return {"w": torch.randn(7, 5), "b": torch.randn(5, dtype=torch.float64), "h": torch.randn(3, 1, 2).half(), "z": torch.randn(4).bfloat16(),
-            "n": torch.arange(6), "empty": torch.zeros(0, 4), "scalar": torch.tensor(float("nan")), "m": torch.tensor([True, False])}
+            "n": torch.arange(6), "empty": torch.zeros(0, 4), "large": torch.randn(700, 800), "larger": torch.randn((1 << 19) + 3), "scalar": torch.tensor(float("nan")), "m": torch.tensor([True, False])}
 
 
 def test_as_specified_in_every_format(digest, tmp_path):
