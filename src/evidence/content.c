@@ -226,17 +226,65 @@ static int digest_all(struct twin_content *c, struct twin_error *err)
     return rc;
 }
 
+/* ---- what is no tensor */
+
+static int value_by_name(const void *x, const void *y)
+{
+    const struct twin_tensors_value *a = *(const struct twin_tensors_value *const *)x, *b = *(const struct twin_tensors_value *const *)y;
+    const int order = strcmp(a->name, b->name);
+    return order ? order : (a > b) - (a < b); /* two of one name: in the file's order */
+}
+
+static void take_value(struct tw_sha256 *s, const struct twin_tensors_value *v)
+{
+    const uint64_t n = v->text_bytes;
+    take_text(s, v->name);
+    tw_sha256_add(s, &"ntifsbcoe"[v->kind], 1);
+    if (v->kind == TWIN_VALUE_TRUTH || v->kind == TWIN_VALUE_INT)
+        tw_sha256_add(s, &v->number, sizeof v->number);
+    else if (v->kind == TWIN_VALUE_FLOAT)
+        tw_sha256_add(s, &v->real, sizeof v->real);
+    else if (v->kind != TWIN_VALUE_NONE) {
+        tw_sha256_add(s, &n, sizeof n);
+        tw_sha256_add(s, v->text, n);
+    }
+}
+
+static int digest_values(struct twin_content *c, struct twin_error *err)
+{
+    struct tw_sha256 s = {0};
+    unsigned char digest[32];
+    c->value_count = twin_tensors_value_count(c->tensors);
+    c->value = tw_calloc(c->value_count + 1, sizeof *c->value);
+    bool fine = c->value && tw_sha256_begin(&s);
+    for (size_t i = 0; i < c->value_count && fine; i++)
+        c->value[i] = twin_tensors_value_at(c->tensors, i);
+    if (fine) {
+        qsort(c->value, c->value_count, sizeof *c->value, value_by_name);
+        tw_sha256_add(&s, "twinrun.values/1", sizeof "twinrun.values/1");
+        for (size_t i = 0; i < c->value_count; i++)
+            take_value(&s, c->value[i]);
+        fine = tw_sha256_end(&s, digest);
+    }
+    tw_sha256_free(&s);
+    if (!fine)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu values", c->value_count);
+    tw_hex(digest, 32, c->values);
+    return 0;
+}
+
 int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct whole whole;
     pthread_t reader, digester;
     *out = (struct twin_content){0};
-    int rc = twin_tensors_open(path, &out->tensors, err);
+    int rc = twin_tensors_open_all(path, &out->tensors, err);
     if (rc)
         return rc;
     out->count = twin_tensors_count(out->tensors);
     out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
     rc = whole_init(&whole, path, err);
+    rc = rc ? rc : digest_values(out, err);
     if (rc == 0 && !out->tensor)
         rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
     if (rc == 0 && pthread_create(&reader, NULL, read_file, &whole) != 0)
@@ -269,6 +317,7 @@ void twin_content_free(struct twin_content *c)
 {
     twin_tensors_close(c->tensors);
     tw_free(c->tensor);
+    tw_free(c->value);
     *c = (struct twin_content){0};
 }
 
@@ -317,6 +366,30 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
             return rc;
         visits++;
         if (visit(user, &d) != 0)
+            break;
+    }
+    return visits;
+}
+
+static bool same_value(const struct twin_tensors_value *a, const struct twin_tensors_value *b)
+{
+    return a->kind == b->kind && a->number == b->number && memcmp(&a->real, &b->real, sizeof a->real) == 0 && a->text_bytes == b->text_bytes &&
+           (a->text_bytes == 0 || memcmp(a->text, b->text, a->text_bytes) == 0);
+}
+
+long twin_content_compare_values(const struct twin_content *a, const struct twin_content *b,
+                                 int (*visit)(void *, const struct twin_tensors_value *, const struct twin_tensors_value *), void *user)
+{
+    long visits = 0;
+    for (size_t i = 0, j = 0; i < a->value_count || j < b->value_count;) {
+        const struct twin_tensors_value *x = i < a->value_count ? a->value[i] : NULL, *y = j < b->value_count ? b->value[j] : NULL;
+        const int order = !x ? 1 : !y ? -1 : strcmp(x->name, y->name);
+        i += order <= 0;
+        j += order >= 0;
+        if (order == 0 && same_value(x, y))
+            continue;
+        visits++;
+        if (visit(user, order <= 0 ? x : NULL, order >= 0 ? y : NULL) != 0)
             break;
     }
     return visits;
