@@ -58,13 +58,13 @@ static unsigned ranks_of(const struct twin_run *r)
     return world;
 }
 
-/* "python train.py, 2 ranks, torch 2.13.0, on host" of the set's first run. malloc'ed. */
+/* "python train.py, 2 ranks, torch 2.13.0, on host" of the set's first run, with what the others differ in left out. malloc'ed. */
 static char *configuration(const struct tw_set *set)
 {
     struct tw_buf b = {0};
     char version[128];
-    if (!set->run)
-        return tw_strdup("not known: the values came from a file");
+    if (!set->run) /* every figure carries its configuration, or that it has none */
+        return tw_printf("from %s, which does not say how they were measured", set->operand);
     const struct twin_run *r = set->run[0];
     char *command = tw_shell_quote(r->argv, r->argc);
     const unsigned ranks = ranks_of(r);
@@ -81,6 +81,8 @@ static char *configuration(const struct tw_set *set)
 /* Whether all runs of one set were over before the other's began: then a drift of the machine looks like a difference. */
 static bool one_after_the_other(const struct tw_significant *s)
 {
+    if (!*unit(s)) /* no time: a slower machine computes the same numbers */
+        return false;
     int64_t first[2] = {INT64_MAX, INT64_MAX}, last[2] = {0, 0};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < s->set[k].n; i++) {
@@ -202,7 +204,7 @@ static void print_assumptions(const struct tw_significant *s)
     const bool ranks = s->asked.question == TWIN_ASK_METRIC || s->asked.question == TWIN_ASK_SPEED;
     printf("assumed     the values are independent of one another");
     if (one_after_the_other(s))
-        printf(".\n            NOT HELD: one set was measured wholly after the other, so a machine that drifts looks like a difference; take turns");
+        printf("\n            NOT HELD: one set was measured wholly after the other, so a machine that drifts looks like a difference; take turns");
     if (ranks && f->spread.p < .05)
         printf("\n            the sets spread differently (Brown-Forsythe p = %.2g): the answer is which tends to be larger, the difference only its middle", f->spread.p);
     for (int k = 0; k < 2; k++) {
