@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <openssl/evp.h>
 #include <poll.h>
 #include <signal.h>
@@ -180,18 +181,19 @@ static void say(int fd, char what)
 static bool told_to_end(struct tw_collector *c, int fd, int timeout_ms)
 {
     struct pollfd p = {fd, POLLIN, 0};
-    while (poll(&p, 1, timeout_ms) > 0) {
+    while (!c->ended && poll(&p, 1, timeout_ms) > 0) {
         struct packet said;
         ssize_t n = recv(fd, &said, sizeof said, 0);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n != sizeof said || said.what == 'E')
-            return true;
+        c->ended |= n != sizeof said || said.what == 'E';
+        if (c->ended)
+            break;
         if (said.what == 'P')
             c->job = (pid_t)said.number;
         timeout_ms = 0;
     }
-    return false;
+    return c->ended;
 }
 
 /* Nothing of the launcher's stays open here: an end of its pipes held by us would keep somebody waiting. */
@@ -252,7 +254,7 @@ static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
     tw_pv_put(c->root, "environment", tw_pv_environment(c));
     tw_pv_put(c->root, "accelerators", tw_pv_accelerators(c));
     tw_pv_put(c->root, "packages", tw_pv_packages(c));
-    tw_pv_untracked(code);
+    tw_pv_code_later(c, code);
     write_record(c, false);
     /* Libraries are hashed while the job runs; ranks may come late. At the end all are asked for. */
     static const int pauses_ms[] = {300, 1000, 4000, 20000, 60000};
@@ -310,7 +312,8 @@ static void before(void *user, const struct twin_run *run, const char *home, cha
     if (w->pid == 0) {
         struct tw_collector c = {.run = run, .home = home, .env = env, .root = json_object(), .notes = json_array()};
         leave_launcher(ends[1]);
-        c.from = tw_path_absolute(".", NULL);
+        char from[PATH_MAX];
+        c.from = getcwd(from, sizeof from) ? from : NULL;
         if (!c.root || !c.notes || !c.from || twin_redactor_open(home, &c.redactor, NULL) != 0)
             _exit(1);
         if (w->before_dir)

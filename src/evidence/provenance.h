@@ -32,6 +32,7 @@ struct tw_collector {
     json_t *root, *notes;
     json_t *before;               /* record of an earlier run of this process; NULL: none */
     pid_t job;                    /* 0: not started */
+    bool ended;                   /* the launcher said so, or is gone */
 };
 
 /* ---- values */
@@ -66,8 +67,8 @@ struct tw_ask {
 bool tw_ask(struct tw_ask *a); /* true: it ended by itself with 0 */
 
 /* ---- subjects: each returns its part of the record */
-json_t *tw_pv_code(struct tw_collector *c);              /* before the job: all but the untracked files */
-void tw_pv_untracked(json_t *code);
+json_t *tw_pv_code(struct tw_collector *c);              /* before the job */
+void tw_pv_code_later(struct tw_collector *c, json_t *code); /* remotes, untracked files */
 json_t *tw_pv_programs(struct tw_collector *c);
 json_t *tw_pv_config(struct tw_collector *c);
 json_t *tw_pv_data(struct tw_collector *c);
