@@ -5,6 +5,7 @@
  * Inside of provenance. One process per run, the collector, makes the record; each subject has a file:
  *
  *   provenance.c              the collector's life               provenance_ask.c          other programs, with a limit
+ *   provenance_values.c       values of the record
  *   provenance_code.c         git                                provenance_command.c      programs, entry point, configuration files
  *   provenance_environment.c  machine and system                 provenance_packages.c     dpkg, pip, conda
  *   provenance_accelerators.c NVML                               provenance_libraries.c    mapped files and their digests

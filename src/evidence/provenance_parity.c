@@ -147,6 +147,16 @@ char *twin_provenance_parity_summary(const struct twin_run *run)
 
 /* ---- many runs in one line */
 
+/* A file that the job itself writes: an output, though its command names it. */
+static bool is_written(const struct twin_run *run, const char *path)
+{
+    path += tw_starts(path, "./") ? 2 : 0;
+    for (size_t i = 0; i < run->file_count; i++)
+        if (strcmp(run->files[i].path, path) == 0)
+            return true;
+    return false;
+}
+
 char *twin_provenance_summary(const struct twin_run *const *runs, size_t count)
 {
     json_t *first = NULL;
@@ -161,7 +171,8 @@ char *twin_provenance_summary(const struct twin_run *const *runs, size_t count)
             size_t shown = 0, all = 0;
             for (size_t k = 0; k < d.count; k++) {
                 /* What the job does with its generators is its result, and what its command says is known to who typed it. */
-                if (d.item[k].power != TWIN_POWER_HIGH || strcmp(d.item[k].group, "seeds") == 0 || strcmp(d.item[k].what, "command") == 0)
+                if (d.item[k].power != TWIN_POWER_HIGH || strcmp(d.item[k].group, "seeds") == 0 || strcmp(d.item[k].what, "command") == 0 ||
+                    is_written(runs[0], d.item[k].what))
                     continue;
                 if (shown < 3)
                     tw_buf_printf(&b, "%s%s", shown++ ? ", " : "", d.item[k].what);
