@@ -9,7 +9,7 @@
 struct tw_show_args {
     const char *home, *record;
     uint64_t step; /* TW_NOT_GIVEN: all */
-    bool verify, processes, files, notes, json;
+    bool verify, processes, files, notes, provenance, json;
 };
 
 /* Lists the records of one trace that the arguments ask for: to stdout, or into rows when that is not NULL. */
