@@ -43,6 +43,9 @@ static const struct tw_option options[] = {
     {"save-baseline", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
      "when the runs agree, write what they computed into FILE, a small text file for the repository", FIELD(save_baseline)},
     {"against", 0, TW_OPT_FILE, "FILE", NULL, "Baseline", "make one run and hold it against such a file: the gate of a CI", FIELD(against)},
+    {"key", 0, TW_OPT_LIST, "PUB", NULL, "Baseline", "with --against: this key must have signed the file (FILE.dsse.json); may be repeated",
+     FIELD(keys)},
+    {"trust", 0, TW_OPT_FILE, "TRUST", NULL, "Baseline", "with --against: those whom this trust.toml names must have signed the file", FIELD(trust)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
      "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
@@ -89,6 +92,7 @@ static const struct tw_pair examples[] = {
     {"twinrun check --transplant step --runs 5 -- python train.py", "every place where the job parts, and how often"},
     {"twinrun check --save-baseline expected.json -- python train.py", "what the job computes, for the repository"},
     {"twinrun check --against expected.json --github -- python train.py", "in CI: does it still compute that?"},
+    {"twinrun check --against expected.json --key team.key.pub -- python train.py", "the same, by a file that the team signed"},
     {"git bisect run twinrun check --bisect -q -- python train.py", "which commit broke it?"},
     {NULL, NULL},
 };
@@ -219,7 +223,9 @@ static void fini(struct tw_check *c)
         unlink(c->spool);
     tw_free(c->spool);
     tw_free(c->home);
+    tw_free(c->signer);
     tw_free(c->args.ignore.items);
+    tw_free(c->args.keys.items);
 }
 
 /* Bad use must not look like a bad commit to git bisect, so this holds before the options are parsed. */

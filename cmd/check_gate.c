@@ -18,6 +18,8 @@ enum { FILE_MAX_BYTES = 5 << 20 };
 
 int tw_check_gate_options(const struct tw_check_args *a, bool arms)
 {
+    if (!a->against && (a->keys.count || a->trust))
+        return tw_bad_use("check", "--key and --trust are about the file of --against: expected it too");
     if (!a->against && !a->save_baseline)
         return -1;
     const char *which = a->against ? "--against" : "--save-baseline";
@@ -90,6 +92,8 @@ static int load(struct tw_check *c)
     char *text = NULL;
     size_t bytes = 0;
     int rc = tw_read_file(c->args.against, FILE_MAX_BYTES, &text, &bytes, &err);
+    if (rc == 0)
+        rc = tw_check_signature(c, text, bytes, &err);
     if (rc == 0)
         rc = twin_baseline_read(text, bytes, c->args.against, &c->baseline, &err);
     tw_free(text);
@@ -192,6 +196,7 @@ static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdi
     if (twin_baseline_judge(c->baseline, r, &o, out, &err) != 0)
         return tw_trouble(&err, "check: cannot compare the run with %s", c->args.against);
     (*out)->against->path = tw_strdup(c->args.against);
+    (*out)->against->signer = c->signer ? tw_strdup(c->signer) : NULL;
     compare_worlds(c, r, *out);
     return -1;
 }
