@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "interrupt.h"
+#include "ledger.h"
 #include "known.h"
 #include "progress.h"
 #include "runs.h"
@@ -68,6 +69,7 @@ static const struct tw_option options[] = {
      FIELD(bisect)},
     {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    TW_LEDGER_OPTION(tw_check_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet)},
@@ -166,6 +168,18 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
     tw_known_look_up(c->home, &s, k);
 }
 
+static void note_in_ledger(const struct tw_check *c)
+{
+    char *a = c->arms ? tw_shell_quote(&c->shell[0][2], 1) : NULL, *b = c->arms ? tw_shell_quote(&c->shell[1][2], 1) : NULL;
+    char *command = c->arms ? tw_printf("--a %s --b %s", a ? a : "", b ? b : "") : tw_shell_quote(c->arm[0], 0);
+    tw_ledger_note(&(struct tw_noted){.home = c->home, .url = c->args.ledger, .verb = c->args.against ? "gate" : "check", .command = command,
+                                      .outcome = twin_verdict_name(c->v->outcome), .first = c->v->outcome == TWIN_SAME ? NULL : c->v->first,
+                                      .runs = (const struct twin_run *const *)c->runs, .count = c->count});
+    tw_free(command);
+    tw_free(a);
+    tw_free(b);
+}
+
 static int print_verdict(struct tw_check *c)
 {
     const char *why;
@@ -187,6 +201,7 @@ static int print_verdict(struct tw_check *c)
     int rc = tw_verdict_print(c->v, (const struct twin_run *const *)c->runs, c->count, &o);
     if (c->v->outcome == TWIN_FAILED && !c->args.json)
         tw_check_show_tail(c->runs[0]);
+    note_in_ledger(c);
     tw_known_free(&known);
     tw_free(command);
     return c->interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;

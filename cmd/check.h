@@ -12,7 +12,7 @@
 #include <twin/run.h>
 
 struct tw_check_args {
-    const char *a, *b, *home, *junit, *tolerance, *transplant, *against, *save_baseline, *trust;
+    const char *a, *b, *home, *junit, *tolerance, *transplant, *against, *save_baseline, *trust, *ledger;
     struct tw_strings keys;     /* that must have signed the baseline */
     enum twin_level level;
     uint64_t runs, steps, b_starts_at, sketch_every, max_time;
