@@ -46,7 +46,7 @@ static const struct tw_option options[] = {
     {"against", 0, TW_OPT_FILE, "FILE", NULL, "Baseline", "make one run and hold it against such a file: the gate of a CI", FIELD(against)},
     {"key", 0, TW_OPT_LIST, "PUB", NULL, "Baseline", "with --against: this key must have signed the file (FILE.dsse.json); may be repeated",
      FIELD(keys)},
-    {"trust", 0, TW_OPT_FILE, "TRUST", NULL, "Baseline", "with --against: those whom this trust.toml names must have signed the file", FIELD(trust)},
+    {"trust", 0, TW_OPT_FILE, "FILE", NULL, "Baseline", "with --against: those whom this trust.toml names must have signed the file", FIELD(trust)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
      "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
