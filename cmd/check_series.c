@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <sys/statvfs.h>
 #include <twin/trace.h>
 
@@ -60,7 +61,7 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
         c->watch.how.ignore_count = c->args.ignore.count;
     }
     with_watch.user = &c->watch;
-    int rc = twin_launch(&with_watch, out, &err);
+    int rc = twin_provenance_launch(&with_watch, out, &err);
     tw_progress_clear();
     if (rc != 0)
         return tw_trouble(&err, "check: cannot run the job");

@@ -170,7 +170,7 @@ static const char *contract_word(enum twin_search_outcome o)
 static int print_json(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     return tw_json_print(json_pack(
-        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
+        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i}", "schema",
         "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason", twin_search_outcome_name(r->outcome), "causes", causes(c, x, r), "runs_used",
         (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta", tw_json_number(c->plan.beta), "first", first_json(c), "bound",
         tw_json_number(r->bound), "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted, "rate", tw_json_number(r->rate),
@@ -179,7 +179,7 @@ static int print_json(const struct tw_isolate *c, const struct twin_isolation *x
         ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder), "classes", classes_json(x), "natural",
         natural_json(x), "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
         *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r), "vote",
-        r->vote == TWIN_VOTE_UNKNOWN ? json_null() : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation")));
+        r->vote == TWIN_VOTE_UNKNOWN ? json_null() : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"), "jobs", (int)c->args.jobs));
 }
 
 int tw_isolate_json_error(int code)

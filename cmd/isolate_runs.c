@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <twin/provenance.h>
 
 /* A run under pins may be slower than a natural one, but one that takes this much longer stands still. */
 enum { SLOWER = 10, AT_LEAST_S = 60 };
@@ -286,7 +287,7 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
     o.argv = argv;
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
-        rc = workers ? tw_workers_start(workers, &o, &m->watch, err) : twin_launch(&o, &m->run, err);
+        rc = workers ? tw_workers_start(workers, &o, &m->watch, err) : twin_provenance_launch(&o, &m->run, err);
     }
     twin_world_plan_free(&p);
     return rc;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,7 +140,7 @@ static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *w
             .argv = c->argv, .home = c->home, .label = "consumers", .level = TWIN_LEVEL_STEPS, .agents = true, .max_steps = (uint32_t)c->args.steps,
             .window_last = UINT32_MAX, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool, .data = c->data.item, .data_count = c->data.count, .env = env, .on_tick = tw_watch_tick, .user = &watch,
         };
-        if (twin_launch(&o, &r, NULL) == 0)
+        if (twin_provenance_launch(&o, &r, NULL) == 0)
             read_consumers(r, word, x);
         watch.title = NULL;
         tw_progress_clear();

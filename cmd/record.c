@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <unistd.h>
 
 struct record_options { struct tw_record_args record; };
@@ -105,7 +106,7 @@ static int run(int argc, char **argv)
     if ((rc = tw_data_verify("record", &a.record.data, a.record.quiet, &a.record.verified)) >= 0)
         return rc;
     struct twin_launch_options o = tw_record_launch(&a.record, job.items, &t);
-    if (twin_launch(&o, &r, &err) != 0)
+    if (twin_provenance_launch(&o, &r, &err) != 0)
         return tw_record_failed(&t, job.items, "unwatched", &err);
     if (r->outcome == TWIN_RUN_NOT_STARTED)
         tw_say("%s", r->message);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <twin/isolate.h>
 #include <twin/stats.h>
 #include <unistd.h>
@@ -150,7 +151,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     struct twin_run *r = NULL;
     struct twin_launch_options o = tw_record_launch(&a->record, argv, &t);
     twin_world_plan_apply(&w->plan, &o);
-    if (twin_launch(&o, &r, &err) != 0)
+    if (twin_provenance_launch(&o, &r, &err) != 0)
         return tw_record_failed(&t, argv, "unwatched and unpinned", &err);
     if (r->outcome == TWIN_RUN_NOT_STARTED)
         tw_say("%s", r->message);
@@ -188,7 +189,7 @@ static double run_timed(struct series *s, bool pinned, bool shown)
     if (pinned)
         twin_world_plan_apply(&s->w->plan, &o);
     s->stop = true;
-    if (twin_launch(&o, &r, &err) != 0) {
+    if (twin_provenance_launch(&o, &r, &err) != 0) {
         s->code = tw_trouble(&err, "the cost was not measured");
         return NAN;
     }

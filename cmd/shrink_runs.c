@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <twin/provenance.h>
 
 /* A smaller job is no slower; one that takes this much longer than the whole one stands still. */
 enum { SLOWER = 3, AT_LEAST_S = 60 };
@@ -83,7 +84,7 @@ static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setti
         watch.expected_s = reference->wall_s;
     struct twin_launch_options o = launch_options(c, s, m, "shrink");
     o.user = &watch;
-    int rc = twin_launch(&o, &r, err);
+    int rc = twin_provenance_launch(&o, &r, err);
     tw_progress_clear();
     if (rc != 0)
         return NULL;

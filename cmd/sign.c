@@ -16,23 +16,24 @@
 struct sign_args {
     struct tw_strings keys;
     const char *out, *new_key, *type;
-    bool public_key, add, json;
+    bool public_key, add, model, json;
 };
 
 #define FIELD(f) offsetof(struct sign_args, f)
 
 static const struct tw_option options[] = {
-    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Keys", "sign with it: a private key in a PEM file; may be repeated", FIELD(keys)},
+    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Keys", "sign with it: a private key in a PEM file, pkcs11:..., or vault:NAME; may be repeated", FIELD(keys)},
     {"new-key", 0, TW_OPT_FILE, "PATH", NULL, "Keys", "make a key: PATH (private) and PATH.pub", FIELD(new_key)},
     {"type", 0, TW_OPT_STRING, "TYPE", "ecdsa-p256", "Keys", "of a new key: ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519", FIELD(type)},
     {"public-key", 0, TW_OPT_FLAG, NULL, NULL, "Keys", "print the public half of --key, for those who verify", FIELD(public_key)},
+    {"model", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operand is a folder with a model: write an OpenSSF model signature, which the client model_signing verifies", FIELD(model)},
     {"add", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operand is an envelope: add a signature to it", FIELD(add)},
-    {"out", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "where to write (default: beside what is signed, with .dsse.json behind its name); - for stdout", FIELD(out)},
+    {"out", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "where to write (default: beside what is signed, with .dsse.json or, of a model, .sig behind its name); - for stdout", FIELD(out)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"FILE|FOLDER --key KEY [-o FILE]", "--add ENVELOPE --key KEY", "--new-key PATH [--type TYPE]", "--public-key --key KEY", NULL};
+static const char *const synopsis[] = {"FILE|FOLDER --key KEY [-o FILE]", "--model FOLDER --key KEY [-o FILE]", "--add ENVELOPE --key KEY", "--new-key PATH [--type TYPE]", "--public-key --key KEY", NULL};
 static const struct tw_pair exits[] = {
     {"0", "signed"},
     {"2", "trouble: bad use, a key that cannot sign, a file that cannot be read or is there already"},
@@ -42,6 +43,9 @@ static const struct tw_pair examples[] = {
     {"twinrun sign --new-key team.key", "a key, and its public half in team.key.pub"},
     {"twinrun sign model.pt --key team.key", "a signature, in model.pt.dsse.json"},
     {"twinrun sign data --key team.key -o data.dsse.json", "each file of a folder, and that there are no others"},
+    {"twinrun sign --model bert --key team.key", "a model's signature in bert.sig, for model_signing verify key"},
+    {"twinrun sign model.pt --key 'pkcs11:token=team;object=ci?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/run/pin'", "by a key that stays in its token"},
+    {"twinrun sign model.pt --key vault:ci", "by a key that stays in a Vault"},
     {"twinrun sign --add model.pt.dsse.json --key second.key", "a second signature in the same envelope"},
     {NULL, NULL},
 };
@@ -90,10 +94,20 @@ static int statement_of(const char *path, struct twin_envelope *out, struct twin
         return twin_error_system(err, "cannot look at %s", path);
     const bool folder = S_ISDIR(st.st_mode);
     int rc = folder ? tw_signed_folder(path, NULL, &s, err) : twin_subject_file(path, tw_base_name(path), &s, err);
+    if (rc == 0 && s.count == 0)
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files, found none: there is nothing to sign", path);
     json_t *predicate = json_pack("{s:s}", "kind", folder ? "folder" : "file");
     rc = rc ? rc : predicate ? twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
     json_decref(predicate);
     twin_subjects_free(&s);
+    return rc;
+}
+
+static int model_of(const char *folder, const char *out, struct twin_envelope *e, struct twin_error *err)
+{
+    char *but = tw_signed_inside(folder, out);
+    int rc = twin_model_envelope(folder, but, e, err);
+    tw_free(but);
     return rc;
 }
 
@@ -110,20 +124,20 @@ static int read_envelope(const char *path, struct twin_envelope *out, struct twi
 }
 
 /* FOLDER/ -> FOLDER.dsse.json */
-static char *beside(const char *path)
+static char *beside(const char *path, const char *suffix)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
-    return tw_printf("%.*s.dsse.json", (int)n, path);
+    return tw_printf("%.*s%s", (int)n, path, suffix);
 }
 
 /* replace: the file is the envelope that got a signature more. Else one that is there stays: it may hold others' signatures. */
-static int write_out(const struct twin_envelope *e, const char *path, bool replace, struct twin_error *err)
+static int write_out(const struct twin_envelope *e, const char *path, bool bundle, bool replace, struct twin_error *err)
 {
     char *text;
     size_t n;
-    int rc = twin_envelope_text(e, &text, &n, err);
+    int rc = bundle ? twin_bundle_text(e, &text, &n, err) : twin_envelope_text(e, &text, &n, err);
     if (rc != 0)
         return rc;
     if (strcmp(path, "-") == 0)
@@ -155,16 +169,18 @@ static int sign(const struct sign_args *a, const char *target)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_envelope e = {0};
-    char *path = a->out ? tw_strdup(a->out) : a->add ? tw_strdup(target) : beside(target);
+    char *path = a->out ? tw_strdup(a->out) : a->add ? tw_strdup(target) : beside(target, a->model ? ".sig" : ".dsse.json");
     int rc = path ? 0 : twin_error_set(&err, TWIN_ENOMEM, "no memory");
-    rc = rc ? rc : a->add ? read_envelope(target, &e, &err) : statement_of(target, &e, &err);
+    rc = rc ? rc : a->add ? read_envelope(target, &e, &err) : a->model ? model_of(target, path, &e, &err) : statement_of(target, &e, &err);
     for (size_t i = 0; i < a->keys.count && rc == 0; i++) {
         struct twin_key *k = NULL;
         rc = twin_key_open(a->keys.items[i], &k, &err);
+        if (rc == 0 && a->model && twin_key_algorithm(k) == TWIN_KEY_ED25519)
+            rc = twin_error_set(&err, TWIN_EUNSUPPORTED, "%s: model signatures are made with ECDSA keys, found ed25519", a->keys.items[i]);
         rc = rc ? rc : twin_envelope_sign(&e, k, &err);
         twin_key_close(k);
     }
-    rc = rc ? rc : write_out(&e, path, a->add && !a->out, &err);
+    rc = rc ? rc : write_out(&e, path, a->model, a->add && !a->out, &err);
     rc = rc ? tw_trouble(&err, "nothing was signed") : report(a, target, path, &e);
     twin_envelope_free(&e);
     tw_free(path);
@@ -188,6 +204,8 @@ static int run(int argc, char **argv)
         return tw_bad_use("sign", "expected one file or folder, found %zu", given.count);
     if (a.keys.count == 0)
         return tw_bad_use("sign", "expected --key KEY; twinrun sign --new-key PATH makes one");
+    if (a.model && (a.add || a.keys.count != 1))
+        return tw_bad_use("sign", "--model: a model's signature is of one key, and nothing is added to it");
     return sign(&a, given.items[0]);
 }
 
@@ -198,7 +216,10 @@ const struct tw_command tw_command_sign = {
     "Writes an envelope (DSSE) with an in-toto statement: the SHA-256 of the file, or of each file of the folder, and a signature over it. The thing itself is not changed. "
     "The same key and the same bytes give the same statement at any time.\n\n"
     "An encrypted key's passphrase is taken from TWINRUN_KEY_PASSPHRASE, or from the first line of the file that TWINRUN_KEY_PASSPHRASE_FILE names; a new key is "
-    "encrypted when one of them is set.",
+    "encrypted when one of them is set.\n\n"
+    "A key in a token: pkcs11:token=LABEL;object=LABEL?module-path=LIBRARY&pin-source=file:PATH (RFC 7512; the library may also stand in TWINRUN_PKCS11_MODULE). A key in a HashiCorp "
+    "Vault's transit engine: vault:[MOUNT/]NAME[?version=N], with VAULT_ADDR, VAULT_TOKEN (or VAULT_TOKEN_FILE, or ~/.vault-token), VAULT_NAMESPACE, VAULT_CACERT, VAULT_CAPATH and "
+    "VAULT_CLIENT_TIMEOUT as in Vault's own client. Signatures that come back are verified before they are written.",
     options,
     TW_OPERANDS_FILES,
     0,

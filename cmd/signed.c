@@ -15,23 +15,24 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* `file` relative to folder, if it lies in it; else NULL. malloc'ed. */
-static char *inside(const char *folder, const char *file)
+char *tw_signed_inside(const char *folder, const char *file)
 {
-    char *root = realpath(folder, NULL), *path = realpath(file, NULL), *out = NULL;
+    const char *base = tw_base_name(file);
+    char *parent = tw_strndup(file, (size_t)(base - file)), *root = realpath(folder, NULL), *above = parent ? realpath(*parent ? parent : ".", NULL) : NULL, *out = NULL;
     const size_t n = root ? strlen(root) : 0;
-    if (root && path && strncmp(root, path, n) == 0 && path[n] == '/')
-        out = tw_strdup(path + n + 1);
+    if (root && above && strncmp(root, above, n) == 0 && (above[n] == '/' || above[n] == '\0'))
+        out = above[n] ? tw_printf("%s/%s", above + n + 1, base) : tw_strdup(base);
+    tw_free(parent);
     free(root);
-    free(path);
+    free(above);
     return out;
 }
 
 int tw_signed_folder(const char *folder, const char *but, struct twin_subjects *out, struct twin_error *err)
 {
-    char *skip = but ? inside(folder, but) : NULL;
+    char *skip = but ? tw_signed_inside(folder, but) : NULL;
     const char *list[] = {skip};
-    int rc = twin_subject_folder(folder, list, skip ? 1 : 0, out, err);
+    int rc = twin_subject_folder(folder, list, skip ? 1 : 0, false, out, err);
     tw_free(skip);
     return rc;
 }

@@ -28,6 +28,8 @@ int tw_signed_print(const struct tw_signed *s, bool json);
 /* What lies where the operands say, as the statement's kind names it. envelope_path is left out of a folder that it lies in. (signed.c) */
 int tw_signed_found(const struct twin_statement *st, const char *envelope_path, char *const *operands, size_t count, struct twin_subjects *found, bool *by_name,
                     struct twin_error *err);
+/* Where in the folder the file lies, or will lie: relative; NULL when elsewhere. malloc'ed. */
+char *tw_signed_inside(const char *folder, const char *file);
 /* The files of a folder, without `but` (a file in it, or elsewhere; NULL: none). */
 int tw_signed_folder(const char *folder, const char *but, struct twin_subjects *out, struct twin_error *err);
 #endif

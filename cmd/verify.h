@@ -22,5 +22,7 @@ struct tw_verify_kind {
     int (*verify)(char *const *operands, size_t count, const struct tw_verify_args *a); /* the exit code */
 };
 
-extern const struct tw_verify_kind tw_verify_snapshot, tw_verify_signed; /* verify_snapshot.c, verify_signed.c */
+extern const struct tw_verify_kind tw_verify_snapshot; /* verify_snapshot.c */
+extern const struct tw_verify_kind tw_verify_signed; /* verify_signed.c */
+extern const struct tw_verify_kind tw_verify_dvc, tw_verify_lfs, tw_verify_huggingface; /* verify_layout.c */
 #endif

@@ -164,16 +164,33 @@ static int compare(struct tw_signed *s, const struct twin_statement *st, const c
     if (count == 0)
         return verdict(s, TW_EXIT_INCONCLUSIVE, "the signature%s good, but nothing was given to compare with the %zu thing%s that %s signed", s->trust->good == 1 ? " is" : "s are",
                        st->subjects.count, st->subjects.count == 1 ? "" : "s", st->subjects.count == 1 ? "was" : "were");
-    int rc = tw_signed_found(st, path, rest, count, &found, &by_name, err);
-    if (rc == 0) {
-        const size_t changes = twin_subjects_match(&st->subjects, &found, by_name, tw_signed_change, s->changes);
-        if (changes == 0)
-            verdict(s, TW_EXIT_SAME, st->subjects.count == 1 ? "%s is what was signed" : "%s is what was signed (%zu files)", rest[0], st->subjects.count);
-        else
-            verdict(s, TW_EXIT_DIFFER, "%s is not what was signed: %s", rest[0], changes_text(s->changes, text));
+    size_t changes = 0, things = st->subjects.count;
+    int rc;
+    if (strcmp(st->predicate_type, TWIN_PREDICATE_MODEL) == 0) {
+        char *but = tw_signed_inside(rest[0], path);
+        things = json_array_size(json_object_get(st->predicate, "resources"));
+        rc = count > 1 ? twin_error_set(err, TWIN_EINVAL, "expected the folder of the model, found %zu things", count)
+                       : twin_model_match(st, path, rest[0], but, tw_signed_change, s->changes, &changes, err);
+        tw_free(but);
+    } else {
+        rc = tw_signed_found(st, path, rest, count, &found, &by_name, err);
+        changes = rc ? 0 : twin_subjects_match(&st->subjects, &found, by_name, tw_signed_change, s->changes);
     }
+    if (rc == 0 && changes == 0)
+        verdict(s, TW_EXIT_SAME, things == 1 ? "%s is what was signed" : "%s is what was signed (%zu files)", rest[0], things);
+    else if (rc == 0)
+        verdict(s, TW_EXIT_DIFFER, "%s is not what was signed: %s", rest[0], changes_text(s->changes, text));
     twin_subjects_free(&found);
     return rc;
+}
+
+/* Which of the two forms it is. Errors are said by the reader of the form. */
+static bool is_bundle(const char *text, size_t n)
+{
+    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    const bool bundle = o && (json_object_get(o, "mediaType") || json_object_get(o, "dsseEnvelope"));
+    json_decref(o);
+    return bundle;
 }
 
 static int verify(char *const *operands, size_t count, const struct tw_verify_args *a)
@@ -184,12 +201,14 @@ static int verify(char *const *operands, size_t count, const struct tw_verify_ar
     struct twin_trust_verdict judged = {0};
     struct twin_envelope e = {0};
     struct twin_statement st = {0};
-    struct tw_signed s = {.kind = "envelope", .trust = &judged, .changes = json_array()};
+    struct tw_signed s = {.trust = &judged, .changes = json_array()};
     char *text = NULL;
     size_t n;
     int rc = tw_signed_trust(a, &trust, &s.at_ns, &err);
     rc = rc ? rc : tw_read_file(path, TWIN_ENVELOPE_MAX, &text, &n, &err);
-    rc = rc ? rc : twin_envelope_parse(text, n, path, a->foreign, &e, &err);
+    const bool bundle = rc == 0 && is_bundle(text, n);
+    s.kind = bundle ? "bundle" : "envelope";
+    rc = rc ? rc : bundle ? twin_bundle_parse(text, n, path, &e, &err) : twin_envelope_parse(text, n, path, a->foreign, &e, &err);
     rc = rc ? rc : twin_trust_judge(trust, &e, s.at_ns, &judged, &err);
     if (rc == 0 && !judged.trusted)
         verdict(&s, TW_EXIT_DIFFER, "%s is not to be trusted: %s", path, judged.why);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -77,7 +78,7 @@ static _Noreturn void work(struct tw_workers *w, const struct twin_launch_option
     o.on_tick = tick;
     o.user = &in;
     sigprocmask(SIG_SETMASK, &w->mask, NULL); /* the job inherits it */
-    s.rc = twin_launch(&o, &run, &s.err);
+    s.rc = twin_provenance_launch(&o, &run, &s.err);
     if (tw_interrupted())
         s.rc = TWIN_EINTR;
     if (run)

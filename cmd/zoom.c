@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <twin/trace.h>
 
 enum { ATTEMPTS = 3 };
@@ -100,7 +101,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     o.show_output = false; /* it has been seen once */
     o.on_tick = tw_watch_tick;
     o.user = &watch;
-    int rc = twin_launch(&o, out, err);
+    int rc = twin_provenance_launch(&o, out, err);
     tw_progress_clear();
     tw_free(suspect);
     tw_free(env);

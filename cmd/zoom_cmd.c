@@ -12,6 +12,8 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <twin/provenance.h>
+#include <twin/redact.h>
 #include <twin/compare.h>
 #include <unistd.h>
 
@@ -81,6 +83,11 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
             tw_verdict_note(v, "no zoom: %s", why);
         return print(a, v, runs, false);
     }
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < runs[i]->argc; k++)
+            if (twin_redacted(runs[i]->argv[k]))
+                return tw_trouble(&(struct twin_error){.code = TWIN_EINVAL, .message = "it held a secret, which was not recorded"},
+                                  "zoom: cannot run the command of %s again; give it: twinrun zoom --window FIRST:LAST -- COMMAND", tw_base_name(runs[i]->dir));
     if (chdir(runs[0]->cwd) != 0) {
         twin_error_system(&err, "%s", runs[0]->cwd);
         return tw_trouble(&err, "zoom: cannot rerun the job where it ran");
@@ -149,7 +156,7 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
             .on_tick = tw_watch_tick,
             .user = &watch,
         };
-        if (twin_launch(&o, &runs[i], &err) != 0) {
+        if (twin_provenance_launch(&o, &runs[i], &err) != 0) {
             rc = tw_trouble(&err, "zoom: cannot run the job");
         } else if (runs[i]->outcome == TWIN_RUN_NOT_STARTED) {
             tw_say("zoom: %s", runs[i]->message);

@@ -134,11 +134,16 @@ struct twin_writer *tw_agent_open_slow(void)
     }
     if (state != TW_STATE_READY)
         return NULL;
+    bool begins = false;
     pthread_mutex_lock(&lock);
-    if (atomic_load_explicit(&tw_agent_state, memory_order_acquire) == TW_STATE_READY)
+    if (atomic_load_explicit(&tw_agent_state, memory_order_acquire) == TW_STATE_READY) {
         open_writer();
+        begins = true;
+    }
     state = atomic_load_explicit(&tw_agent_state, memory_order_acquire);
     pthread_mutex_unlock(&lock);
+    if (begins && state == TW_STATE_OPEN)
+        tw_world_report(true);
     return state == TW_STATE_OPEN ? tw_agent_writer : NULL;
 }
 
@@ -162,6 +167,8 @@ static void close_writer(void)
         tw_progress_update(TW_PROGRESS_CLOSED, true);
     }
     pthread_mutex_unlock(&lock);
+    if (mine)
+        tw_world_report(false);
 }
 
 void tw_agent_seal(bool close)

@@ -56,12 +56,15 @@ static bool append_line(const char *name, const char *line, size_t bytes)
 void tw_folder_init(int argc, char **argv)
 {
     size_t used = 0;
+    bool pending = false;
     for (int i = 0; i < argc && argv && argv[i]; i++) {
         if (i && used < sizeof argv_line - 1)
             argv_line[used++] = ' ';
-        for (const char *p = argv[i]; *p && used < sizeof argv_line - 1; p++)
-            argv_line[used++] = (unsigned char)*p < 0x20 || *p == 0x7F ? '?' : *p;
+        used += tw_secret_mask(&pending, argv[i], strlen(argv[i]), argv_line + used, sizeof argv_line - used);
     }
+    for (size_t i = 0; i < used; i++)
+        if ((unsigned char)argv_line[i] < 0x20 || argv_line[i] == 0x7F)
+            argv_line[i] = '?';
     argv_line[used] = '\0';
 }
 

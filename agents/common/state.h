@@ -93,6 +93,7 @@ bool tw_folder_announce(int kind);                        /* appends to `process
 void tw_folder_fault(const char *what, const char *why);  /* appends to `faults`: why the agent went off */
 /* Appends to `factors`: what was pinned, shaken or audited here. */
 void tw_folder_factor(const char *key, const char *value);
+void tw_world_report(bool begins);                        /* world.c: variables, libraries, versions of a trainer; without locks of ours */
 void tw_progress_claim(void);                             /* takes a slot */
 void tw_progress_forget(void);                            /* in a forked child: the slot is the parent's */
 void tw_progress_update(enum tw_progress_state state, bool now); /* now false: at most once in 10 ms */

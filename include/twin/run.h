@@ -33,6 +33,18 @@ struct twin_progress {
     uint32_t armed;       /* of those ever seen, how many carry the agent */
 };
 
+struct twin_run;
+
+/* Who writes down what surrounds a run (src/evidence). A NULL function is not called; none may fail the run. */
+struct twin_launch_watcher {
+    void *user;
+    /* The run folder is there and the job is not. `env` is the job's environment, `home` absolute. Processes that are made now are not the job's. */
+    void (*before)(void *user, const struct twin_run *run, const char *home, char *const *env);
+    void (*started)(void *user, int pid);
+    /* The job has ended and all is known of it. Called after `before`, whatever happened, also when the run has failed. */
+    void (*after)(void *user, const struct twin_run *run);
+};
+
 /* Data that were verified against a snapshot's manifest before the job was started. */
 struct twin_run_data {
     char *folder, *manifest;  /* absolute */
@@ -65,6 +77,7 @@ struct twin_launch_options {
     bool on_cpu;                    /* the job may run on processor `cpu` only: sched_setaffinity before the exec */
     int cpu;
     bool hot;                       /* also preload libtwinrun_hot.so, which the factors malloc and schedule need */
+    const struct twin_launch_watcher *watcher; /* may be NULL */
     const struct twin_run_data *data; /* recorded in run.json as they are; the caller has verified them */
     size_t data_count;
 };

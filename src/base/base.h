@@ -45,6 +45,16 @@ char *tw_printable(const char *s, size_t n);
 /* The nearest of some words, for "did you mean" (nearest.c); NULL when none is near. names: NULL-terminated. */
 const char *tw_nearest(const char *word, const char *const *names);
 
+/* ---- secrets (secret.c): what is not written down, or not as it is */
+#define TW_SECRET_MASK "[redacted]"
+/* May the value of this variable be kept? Those that decide about numbers and places; never one with a secret's name. */
+bool tw_secret_variable_kept(const char *name, size_t n);
+/* The next part of s[*at, n) that looks like a secret: bytes *from to *to; *at moves on. False: there is none. Over the arguments of a command
+ * *pending, false at first, goes from one to the next: behind `--token` the next argument is one. *at is 0 at the beginning of each. */
+bool tw_secret_next(bool *pending, const char *s, size_t n, size_t *at, size_t *from, size_t *to);
+/* Copies s with each secret replaced by TW_SECRET_MASK, cut at room; returns the bytes written (before a NUL). Allocates nothing. */
+size_t tw_secret_mask(bool *pending, const char *s, size_t n, char *out, size_t room);
+
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);
 int64_t tw_realtime_ns(void);

@@ -86,8 +86,9 @@ static const struct tw_spec specs[] = {
      TW_BY_ENVIRONMENT, false, NULL, TW_ALWAYS, false, 0, 0},
     {{"match-order", "collective", "which message an any-source receive takes", NOBODY, NULL, NULL, "receive from named sources", TWIN_UNIT_EXPOSURE,
       "not built yet", NULL, NULL}, TW_BY_NOBODY, false, NULL, TW_ALWAYS, false, 0, 0},
-    {{"exact-allreduce", "collective", "sums that depend on the order of ranks", NOBODY, NULL, NULL, "an order-independent all-reduce", TWIN_UNIT_EXPOSURE,
-      "not built yet", NULL, NULL}, TW_BY_NOBODY, false, NULL, TW_ALWAYS, false, 0, 0},
+    {{"exact-allreduce", "collective", "sums that depend on the order of ranks", PYTHON, "all_reduce and DistributedDataParallel add integers", NULL,
+      "twinrun.torch.exact_allreduce, ExactDDP", TWIN_UNIT_EXPOSURE, NULL, "torch", NULL},
+     TW_BY_PYTHON, false, NULL, TW_ALWAYS, false, 0, 0},
     /* ---- checkpoint */
     {{"restore.rng", "checkpoint", "generator states after a resume", NOBODY, NULL, NULL, "save and load the generators' states", TWIN_UNIT_RUN,
       "the job's own code decides", NULL, NULL}, TW_BY_NOBODY, false, NULL, TW_ALWAYS, false, 0, 0},

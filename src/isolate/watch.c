@@ -131,7 +131,8 @@ static const struct { const char *id, *through[5]; } rows[] = {
     {"hash-seed", {"hash=random"}},       {"loader-workers", {"loader"}},       {"executor-order", {"executor", "loader"}},
     {"torch-deterministic", {"torch"}},   {"cudnn-benchmark", {"torch"}},       {"cudnn-deterministic", {"torch"}},
     {"tf32", {"torch"}},                  {"cublas-workspace", {"torch"}},      {"autotune", {"inductor"}},
-    {"ddp-buckets", {"ddp"}},             {"tensor-hash", {"hashes"}},             {"collective-algorithm", {"nccl", "mpi"}},
+    {"ddp-buckets", {"ddp"}},             {"exact-allreduce", {"ranks"}},       {"tensor-hash", {"hashes"}},
+    {"collective-algorithm", {"nccl", "mpi"}},
     {"threads", {"openmp", "blas", "torch"}}, {"isa", {"blas", "torch", "numpy"}}, {"seed.cuda", {"torch"}},
 };
 

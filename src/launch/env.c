@@ -102,36 +102,8 @@ void tw_strings_free(char **v)
 
 bool tw_env_is_kept(const char *entry)
 {
-    /* clang-format off */
-    static const char *const names[] = {
-        "PATH", "PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LANG", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "RANK",
-        "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
-        "HOSTNAME", "TMPDIR", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_PERTURB_", "TWINRUN_HOME",
-        "SOURCE_DATE_EPOCH",
-    };
-    static const char *const prefixes[] = {
-        "LC_", "PYTHONHASHSEED=", "PYTHONNOUSERSITE=", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED",
-        "PYTHONWARNINGS", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "VECLIB_", "NUMEXPR_", "TBB_",
-        "ONEDNN_", "DNNL_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_TF32", "NCCL_", "GLOO_", "TORCH_", "TORCHINDUCTOR_",
-        "PYTORCH_", "ATEN_", "TF_DETERMINISTIC", "TF_CUDNN", "XLA_", "JAX_", "HIP_", "ROCR_", "HSA_", "MIOPEN_",
-        "OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_LOCALID",
-    };
-    /* clang-format on */
-    /* A name that looks like a secret is never kept, whatever list it is on. */
-    static const char *const never[] = {"TOKEN", "SECRET", "PASSW", "CREDENTIAL", "_KEY", "APIKEY", "AUTH"};
     size_t n = name_length(entry);
-    if (entry[n] != '=')
-        return false;
-    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
-        if (memmem(entry, n, never[i], strlen(never[i])))
-            return false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strlen(names[i]) == n && memcmp(names[i], entry, n) == 0)
-            return true;
-    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
-        if (tw_starts(entry, prefixes[i]))
-            return true;
-    return false;
+    return entry[n] == '=' && tw_secret_variable_kept(entry, n);
 }
 
 static const char *const protocol[] = {

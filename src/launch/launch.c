@@ -23,6 +23,8 @@ struct launch {
     struct tw_agent_setup agent;
     struct tw_snapshot *before;
     struct tw_job job;
+    struct twin_redactor *redactor;
+    bool watched; /* the watcher has been told that the run begins */
     char *home, *launched_from;
     struct twin_error *err;
 };
@@ -124,12 +126,14 @@ static int make_run_folder(struct launch *l)
         if (!run->dir)
             tw_free(dir);
     }
-    char *ranks = rc == 0 ? tw_path_join(run->dir, "ranks") : NULL;
-    if (rc == 0 && ranks && mkdir(ranks, 0777) != 0)
-        rc = refuse_home(l, ranks);
-    if (rc == 0 && (!ranks || !(run->id = tw_strdup(id))))
+    static const char *const below[] = {"ranks", "worlds"};
+    for (size_t i = 0; rc == 0 && i < sizeof below / sizeof below[0]; i++) {
+        char *path = tw_path_join(run->dir, below[i]);
+        rc = !path ? no_memory(l->err) : mkdir(path, 0777) != 0 ? refuse_home(l, path) : 0;
+        tw_free(path);
+    }
+    if (rc == 0 && !(run->id = tw_strdup(id)))
         rc = no_memory(l->err);
-    tw_free(ranks);
     tw_free(runs);
     return rc;
 }
@@ -201,6 +205,7 @@ static int save(struct launch *l, bool complete)
         .launched_from = l->launched_from,
         .env = &l->env,
         .agent = &l->agent,
+        .redactor = l->redactor,
         .stream = l->job.stream,
         .complete = complete,
     };
@@ -257,6 +262,22 @@ static int list_files_after(struct launch *l)
     return files_unknown(l, tw_snapshot_compare(l->before, l->run, l->home, &why), &why);
 }
 
+static void watch_begin(struct launch *l)
+{
+    const struct twin_launch_watcher *w = l->o->watcher;
+    l->watched = w != NULL;
+    if (w && w->before)
+        w->before(w->user, l->run, l->home, l->env.v);
+}
+
+static void watch_end(struct launch *l)
+{
+    const struct twin_launch_watcher *w = l->o->watcher;
+    if (l->watched && w->after)
+        w->after(w->user, l->run);
+    l->watched = false;
+}
+
 static int prepare_job(struct launch *l)
 {
     const struct twin_launch_options *o = l->o;
@@ -265,6 +286,8 @@ static int prepare_job(struct launch *l)
     int rc = choose_folder(l);
     if (rc == 0)
         rc = list_files_before(l);
+    if (rc == 0)
+        watch_begin(l); /* before the table of processes: what it starts is not the job's */
     if (rc == 0 && (job->progress_fd = tw_progress_create(l->run->dir, l->err)) < 0)
         rc = job->progress_fd;
     if (rc == 0 && !(job->tree = tw_tree_start(l->run->dir, o->agents, l->agent.why, l->err)))
@@ -317,6 +340,8 @@ static int start_job(struct launch *l, const sigset_t *wanted)
         job->input.child_fd = -1;
     }
     tw_tree_set_main(job->tree, job->spawn.pid, l->o->argv);
+    if (l->watched && l->o->watcher->started)
+        l->o->watcher->started(l->o->watcher->user, job->spawn.pid);
     return 0;
 }
 
@@ -460,6 +485,7 @@ static int collect(struct launch *l)
     if (l->o->exit_code)
         *l->o->exit_code = run->exit_code;
     reserve_room(l, false);
+    watch_end(l);
     if (rc == 0)
         rc = save(l, true);
     tw_agent_cleanup(&l->agent, keep_stage);
@@ -484,6 +510,7 @@ static int run_job(struct launch *l, const sigset_t *wanted)
 static void free_launch(struct launch *l, bool failed)
 {
     struct tw_job *job = &l->job;
+    watch_end(l);
     tw_own_resign_subreaper(&l->own);
     tw_input_close(&job->input, NULL);
     for (int i = 0; i < 2; i++)
@@ -497,6 +524,7 @@ static void free_launch(struct launch *l, bool failed)
     tw_snapshot_free(l->before);
     tw_agent_cleanup(&l->agent, false);
     tw_env_free(&l->env);
+    twin_redactor_close(l->redactor);
     tw_free(l->home);
     tw_free(l->launched_from);
     /* A folder without a run in it is litter; one whose job ran is evidence, whatever failed afterwards. */
@@ -540,6 +568,8 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
         rc = describe_run(&l);
     if (rc == 0)
         rc = make_run_folder(&l);
+    if (rc == 0)
+        rc = twin_redactor_open(l.home, &l.redactor, &local);
     if (rc == 0)
         rc = tw_env_user(&l.env, o, &local);
     if (rc == 0 && o->agents)

@@ -13,6 +13,7 @@
  *   files.c      which files the job wrote          scratch.c    a copy of the working folder
  *   own.c        our own signals and descriptors    progress.c   the agents' progress file
  *   run_save.c, run_load.c, home.c                  the run folder
+ *   redact.c     secrets out of what is written     (what is one: base/secret.c)
  *
  * Order of events, which the rest relies on: everything that can fail for our own reasons (folder, streams, snapshot,
  * allocation of the tables) is done before the job starts. From the fork on nothing of ours ends the job: what then
@@ -23,6 +24,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <twin/redact.h>
 #include <twin/run.h>
 
 /* ---- growing arrays of the result */
@@ -170,7 +172,7 @@ struct tw_proc {
 };
 int tw_proc_read_small(const char *path, char *out, size_t room); /* bytes, NUL behind them; -1 */
 bool tw_proc_stat(pid_t pid, struct tw_proc *out);
-char *tw_proc_argv(pid_t pid); /* joined by spaces; NULL when it has none (a zombie) or there is no memory */
+char *tw_proc_argv(pid_t pid); /* joined by spaces, secrets masked; NULL when it has none (a zombie) or there is no memory */
 /* Start time of a process in clock ticks since boot, 0 when there is none. */
 uint64_t tw_process_start_ticks(pid_t pid);
 /* Why the agent is not in a process. NULL: its library is. environ_line: the "TWINRUN_RUN_DIR=..." of this run;
@@ -245,6 +247,7 @@ struct tw_run_extra {        /* what run.json says beyond struct twin_run */
     const char *launched_from;
     const struct tw_env *env;
     const struct tw_agent_setup *agent;
+    const struct twin_redactor *redactor;
     const struct tw_stream *stream; /* two; NULL before the job */
     bool complete;           /* with the outcome */
 };

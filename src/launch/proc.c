@@ -49,20 +49,27 @@ uint64_t tw_process_start_ticks(pid_t pid)
     return tw_proc_stat(pid, &line) ? line.start : 0;
 }
 
-/* argv joined by spaces; NULL when it has none (a zombie) or there is no memory. */
+/* argv joined by spaces, secrets masked; NULL when it has none (a zombie) or there is no memory. */
 char *tw_proc_argv(pid_t pid)
 {
-    char path[40], text[TW_ARGV_MAX + 1];
+    char path[40], text[TW_ARGV_MAX + 1], line[TW_ARGV_MAX + 1];
+    size_t used = 0;
+    bool pending = false;
     snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
     int n = tw_proc_read_small(path, text, sizeof text);
     while (n > 0 && text[n - 1] == '\0')
         n--;
     if (n <= 0)
         return NULL;
-    for (int i = 0; i < n; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-            text[i] = text[i] ? '?' : ' ';
-    return tw_strndup(text, (size_t)n);
+    for (const char *p = text; p < text + n; p += strlen(p) + 1) {
+        if (p > text && used < sizeof line - 1)
+            line[used++] = ' ';
+        used += tw_secret_mask(&pending, p, strnlen(p, (size_t)(text + n - p)), line + used, sizeof line - used);
+    }
+    for (size_t i = 0; i < used; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            line[i] = '?';
+    return tw_strndup(line, used);
 }
 
 static char *read_of(pid_t pid, const char *name, size_t cap, size_t *n)

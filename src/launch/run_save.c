@@ -63,7 +63,24 @@ static json_t *strings(struct builder *b, char *const *v, size_t n)
     return a;
 }
 
-static json_t *kept_environment(struct builder *b, const struct tw_env *e)
+static json_t *redacted(const struct twin_redactor *r, const char *s, bool *pending)
+{
+    char *safe = twin_redact(r, s, pending);
+    json_t *v = safe ? bytes(safe) : NULL;
+    tw_free(safe);
+    return v;
+}
+
+static json_t *command(struct builder *b, const struct twin_run *run, const struct twin_redactor *r)
+{
+    bool pending = false;
+    json_t *a = checked(b, json_array());
+    for (size_t i = 0; i < run->argc; i++)
+        add(b, a, redacted(r, run->argv[i], &pending));
+    return a;
+}
+
+static json_t *kept_environment(struct builder *b, const struct tw_env *e, const struct twin_redactor *r)
 {
     json_t *o = checked(b, json_object());
     for (size_t i = 0; i < e->n; i++) {
@@ -72,7 +89,7 @@ static json_t *kept_environment(struct builder *b, const struct tw_env *e)
         size_t n = strcspn(e->v[i], "=");
         char *name = tw_strndup(e->v[i], n);
         if (name)
-            put(b, o, name, bytes(e->v[i] + n + 1));
+            put(b, o, name, redacted(r, e->v[i] + n + 1, NULL));
         else
             b->failed = true;
         tw_free(name);
@@ -206,7 +223,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, o, "schema", bytes(version));
     put(b, o, "id", bytes(run->id));
     put(b, o, "label", bytes(run->label));
-    put(b, o, "argv", strings(b, run->argv, run->argc));
+    put(b, o, "argv", command(b, run, x->redactor));
     put(b, o, "cwd", bytes(run->cwd));
     put(b, o, "launched_from", bytes(x->launched_from));
     put(b, o, "fresh_dir", json_boolean(x->o->fresh_dir));
@@ -227,7 +244,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, agent, "why", bytes_or_null(x->agent->why));
     put(b, agent, "load_s", json_real(run->agent_load_s));
     put(b, o, "agent", agent);
-    put(b, o, "env", kept_environment(b, x->env));
+    put(b, o, "env", kept_environment(b, x->env, x->redactor));
     put(b, o, "factors", factors(b, run));
     put(b, o, "data", data(b, run));
     put(b, o, "notes", strings(b, run->notes, run->note_count));

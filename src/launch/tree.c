@@ -336,14 +336,18 @@ void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
     t->main_pid = pid;
     struct tw_proc line = {.pid = pid, .ppid = getpid(), .start = tw_process_start_ticks(pid)};
     struct seen *s = remember(t, &line);
-    struct tw_buf joined = {0};
-    for (size_t i = 0; argv[i]; i++)
-        tw_buf_printf(&joined, "%s%s", i ? " " : "", argv[i]);
-    if (s && (s->argv = tw_buf_steal(&joined)) && strlen(s->argv) > TW_ARGV_MAX)
-        s->argv[TW_ARGV_MAX] = '\0';
+    char text[TW_ARGV_MAX + 1];
+    size_t used = 0;
+    bool pending = false;
+    for (size_t i = 0; argv[i]; i++) {
+        if (i && used < sizeof text - 1)
+            text[used++] = ' ';
+        used += tw_secret_mask(&pending, argv[i], strlen(argv[i]), text + used, sizeof text - used);
+    }
+    if (s)
+        s->argv = tw_strndup(text, used);
     if (s)
         s->image_ns = tw_monotonic_ns();
-    tw_buf_free(&joined);
 }
 
 uint32_t tw_tree_alive(const struct tw_tree *t)

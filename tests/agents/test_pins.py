@@ -517,6 +517,56 @@ def test_buckets_of_ddp_stay_as_they_were_laid(job, python):
     assert varied.texts("ddp-buckets")[0].startswith("vary buckets of ")
 
 
+SUMS = """
+    import hashlib, torch, torch.distributed as dist
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    def digest(t):
+        return hashlib.sha256(t.numpy().tobytes()).hexdigest()[:12]
+
+    def gradient(mine, hook=None):
+        torch.manual_seed(0)
+        ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 30))
+        if hook:
+            ddp.register_comm_hook(None, hook)
+        ddp(torch.randn(7, 20, generator=torch.Generator().manual_seed(mine))).pow(2).sum().backward()
+        return ddp.module.weight.grad
+
+    def rank():
+        dist.init_process_group("gloo")
+        for turn in range(3):
+            mine = (dist.get_rank() + turn) % 3       # which of the three contributions this rank has
+            numbers = torch.randn(500, generator=torch.Generator().manual_seed(mine)) * 10.0 ** mine
+            waited, whole, most = numbers.clone(), torch.ones(3, dtype=torch.int64), torch.tensor([float(mine)])
+            dist.all_reduce(numbers)
+            dist.all_reduce(waited, async_op=True).wait()
+            dist.all_reduce(whole)
+            dist.all_reduce(most, op=dist.ReduceOp.MAX)
+            found = gradient(mine)
+            if dist.get_rank() == 0:
+                print(digest(numbers), digest(waited), digest(found), whole.tolist(), most.item())
+        close = torch.allclose(gradient(mine, allreduce_hook), found)
+        if dist.get_rank() == 0:
+            print(close)
+        dist.barrier()
+        dist.destroy_process_group()
+    rank()
+"""
+
+
+def test_sums_over_ranks_without_an_order(job, python):
+    natural, exact = (job(SUMS, pins, command=ranks(python, 3)) for pins in (None, "exact-allreduce=pin"))
+    *turns, hooked = natural.out.splitlines()
+    assert len(set(turns)) > 1, "the order does not matter here: nothing is tested"
+    *turns, hooked = exact.out.splitlines()
+    assert len(turns) == 3 and len(set(turns)) == 1 and hooked == "True", exact.out
+    one, waited, _gradient, rest = turns[0].split(" ", 3)
+    assert one == waited and rest == "[3, 3, 3] 2.0"
+    said = {(r, text) for _pid, r, _role, key, text in exact.factors if key == "effect.exact-allreduce"}
+    assert {(r, "pin all_reduce and DistributedDataParallel add integers") for r in "012"} <= said
+    assert all(any(r == rank and text.startswith("overridden: ") for rank, text in said) for r in "012"), said
+
+
 def test_seeds_are_those_of_a_line_in_the_script_on_every_rank(job, python, work):
     text = """
         import os, torch, numpy, random

@@ -70,7 +70,7 @@ static void table_has_every_id_of_the_contract(void **state)
         assert_true(*f->title && *f->how && *f->fix);
         assert_true(f->unavailable || f->pin || f->vary);
     }
-    static const char *const never[] = {"exact-allreduce", "match-order", "restore.rng", "restore.scheduler", "version:NAME", "device"};
+    static const char *const never[] = {"match-order", "restore.rng", "restore.scheduler", "version:NAME", "device"};
     for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
         assert_non_null(twin_factor_find(&factors, never[i])->unavailable);
     assert_null(twin_factor_find(&factors, "hash"));
@@ -121,7 +121,7 @@ static void all_pins_what_is_available(void **state)
         assert_true((strstr(left_out, f->id) != NULL) == !expected);
     }
     assert_int_equal(w.count, pins);
-    assert_non_null(strstr(left_out, "match-order, exact-allreduce (not built yet)"));
+    assert_non_null(strstr(left_out, "match-order (not built yet)"));
     assert_non_null(strstr(left_out, "noise (it can only be shaken)"));
     free(left_out);
     twin_world_free(&w);
@@ -165,7 +165,7 @@ static void bad_lists_are_refused_by_name(void **state)
         {"aslr=vary", TWIN_EINVAL, "can only be held still"},
         {"noise", TWIN_EINVAL, "noise=vary:SEED"},
         {"noise=vary:x", TWIN_EINVAL, "expected vary:SEED"},
-        {"exact-allreduce", TWIN_EUNSUPPORTED, "exact-allreduce cannot be set: not built yet"},
+        {"match-order", TWIN_EUNSUPPORTED, "match-order cannot be set: not built yet"},
         {"isa=avx9", TWIN_EINVAL, "instruction set of this processor"},
         {"affinity=1023", TWIN_EINVAL, "may not run on processor 1023"},
         {"env:HOME", TWIN_EINVAL, "unknown factor"},

@@ -206,6 +206,9 @@ def begin():
         note("unarmed", "\n".join(S.unarmed))
     for function in S.on_begin:
         function()
+    from . import world
+
+    world.begins()
     return True
 
 
@@ -222,6 +225,9 @@ def _finish():
     try:
         for function in S.on_exit:
             function()
+        from . import world
+
+        world.ends()
         S.lib.add_observer_ns(max(0, S.python_ns - S.native_ns))
         S.lib.flush()
     except Exception as error:

@@ -27,6 +27,7 @@ PINS = {
     "tf32": ("pin_torch", "tf32", ("torch",)),
     "loader-workers": ("pin_torch", "loader_workers", ("torch",)),
     "ddp-buckets": ("pin_torch", "ddp_buckets", ("torch.nn.parallel.distributed",)),
+    "exact-allreduce": ("pin_reduce", "exact", ("torch",)),
     "tensor-hash": ("pin_hash", "torch", ("torch",)),
     "executor-order": ("pin_order", None, ("concurrent.futures._base", "multiprocessing.pool", "asyncio.tasks", "torch")),
     "autotune": ("pin_torch", "autotune", ("torch._inductor.config", "torch._inductor.runtime.triton_heuristics",

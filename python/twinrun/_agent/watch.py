@@ -3,7 +3,7 @@
 
 One line `watch.python` in the run folder's `factors` when a process ends, so that a search leaves out what cannot be the cause:
 the state of the global generators (`unused`: nobody drew from it or seeded it), the hash salt, what the job has made of
-executors, DataLoaders, DistributedDataParallel and inductor, and whether it has hashed tensors or modules. src/isolate/watch.c reads it.
+executors, DataLoaders, torch.distributed, DistributedDataParallel and inductor, and whether it has hashed tensors or modules. src/isolate/watch.c reads it.
 """
 import functools
 import os
@@ -12,7 +12,7 @@ import sys
 from . import finder, pins
 
 _start = {}      # name of a generator -> its state when its library had been imported
-_used = set()    # "executor", "loader", "ddp", "inductor", "hashes"
+_used = set()    # "executor", "loader", "ddp", "ranks", "inductor", "hashes"
 _told = None     # pid that has written its line
 
 
@@ -36,11 +36,12 @@ def _torch(torch):
 
 
 USES = (("executor", "concurrent.futures._base", "Future", "__init__"), ("executor", "multiprocessing.pool", "Pool", "imap_unordered"),
-        ("executor", "asyncio.tasks", "as_completed"), ("ddp", "torch.nn.parallel.distributed", "DistributedDataParallel", "__init__"))
+        ("executor", "asyncio.tasks", "as_completed"), ("ddp", "torch.nn.parallel.distributed", "DistributedDataParallel", "__init__"),
+        ("ranks", "torch.distributed.distributed_c10d", "init_process_group"))
 GENERATORS = {"random": ("random", _python), "numpy": ("numpy.random", _numpy), "torch": ("torch", _torch)}
 
 
-def _salt():
+def salt():
     value = os.environ.get("PYTHONHASHSEED", "random")
     return "fixed" if value.isdigit() and not sys.flags.ignore_environment else "random"
 
@@ -50,7 +51,7 @@ def report():
     global _told
     try:
         _told = os.getpid()
-        words = ["hash=" + _salt()]
+        words = ["hash=" + salt()]
         for name, (module, read) in GENERATORS.items():
             if name in _start:
                 now = read(sys.modules[module])

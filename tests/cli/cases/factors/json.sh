@@ -5,4 +5,4 @@ o = json.load(sys.stdin)
 f = {x["id"]: x for x in o["factors"]}
 print(o["schema"], len(f) == len(o["factors"]), "job" in o)
 print(f["hash-seed"])
-print(f["noise"]["pin"], f["aslr"]["vary"], f["exact-allreduce"]["unavailable"])'
+print(f["noise"]["pin"], f["aslr"]["vary"], f["match-order"]["unavailable"])'

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The code: what git says of the folder that twinrun was started in. Its own programs only (no hooks, no external diff, no filters' network), each with a
+ * limit. The difference to the commit is kept beside the record, since a digest alone rebuilds nothing.
+ */
+#include "provenance.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DIFF_MAX = 64 << 20, STATUS_MAX = 16 << 20, UNTRACKED_MAX = 10000, LIST_MAX = 4 << 20, DEPTH_MAX = 3, SUBMODULES_MAX = 50, DIRTY_SHOWN = 1000 };
+#define UNTRACKED_BYTES ((uint64_t)256 << 20)
+static const double LIMIT_S = 10, UNTRACKED_S = 5;
+
+static bool git(struct tw_ask *a, const char *dir, double limit_s, size_t cap, const char *const *words)
+{
+    const char *argv[40] = {"git", "--no-pager", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotepath=false", "-c", "diff.noprefix=false",
+                            "-c", "diff.mnemonicPrefix=false", "-c", "color.ui=never"};
+    size_t n = 13;
+    while (*words && n < 39)
+        argv[n++] = *words++;
+    argv[n] = NULL;
+    *a = (struct tw_ask){.argv = argv, .dir = dir, .limit_s = limit_s, .cap = cap};
+    return tw_ask(a);
+}
+#define GIT(a, dir, limit, cap, ...) git(a, dir, limit, cap, (const char *const[]){__VA_ARGS__, NULL})
+
+static char *first_line(struct tw_ask *a)
+{
+    char *line = a->out ? tw_strndup(a->out, strcspn(a->out, "\n")) : NULL;
+    tw_free(a->out);
+    a->out = NULL;
+    return line;
+}
+
+/* ---- remotes */
+
+static json_t *remotes(struct tw_collector *c, const char *dir)
+{
+    struct tw_ask a;
+    char *save = NULL;
+    json_t *o = json_object();
+    if (GIT(&a, dir, LIMIT_S, 1 << 20, "config", "--get-regexp", "^remote\\..*\\.url$"))
+        for (char *line = strtok_r(a.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+            char *url = strchr(line, ' ');
+            size_t head = strlen("remote."), tail = strlen(".url");
+            if (!url || (size_t)(url - line) <= head + tail)
+                continue;
+            url[-(long)tail] = '\0';
+            tw_pv_put(o, line + head, tw_pv_text(c, url + 1));
+        }
+    tw_free(a.out);
+    return o;
+}
+
+/* ---- the difference to the commit */
+
+/* Is there a secret in a piece of a difference? Source code says `token =` all the time: only what stands in quotes, and known shapes, count. */
+static bool holds_secret(const char *s, size_t n)
+{
+    for (const char *line = s, *end = s + n; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        size_t length = (size_t)((stop ? stop : end) - line), at = 0, from, to;
+        bool pending = false;
+        while (length < 4096 && tw_secret_next(&pending, line, length, &at, &from, &to)) {
+            bool quoted = from > 0 && (line[from - 1] == '"' || line[from - 1] == '\'') && to < length && line[to] == line[from - 1] && to - from >= 6;
+            bool address = from >= 3 && memcmp(line + from - 3, "://", 3) == 0;
+            bool again = false;
+            size_t alone = 0, f, t;
+            if (quoted || address || tw_secret_next(&again, line + from, to - from, &alone, &f, &t))
+                return true;
+        }
+        line += length + 1;
+    }
+    return false;
+}
+
+/* The name in "diff --git a/x b/x\n". */
+static char *name_of_piece(const char *s, size_t n)
+{
+    const char *stop = memchr(s, '\n', n), *b = stop ? memmem(s, (size_t)(stop - s), " b/", 3) : NULL;
+    return b ? tw_strndup(b + 3, (size_t)(stop - b - 3)) : tw_strdup("?");
+}
+
+/* Leaves out the pieces of files that hold secrets; their names go to `withheld`. */
+static void without_secrets(const char *s, size_t n, struct tw_buf *kept, json_t *withheld)
+{
+    static const char head[] = "\ndiff --git ";
+    for (const char *at = s, *end = s + n; at < end;) {
+        const char *next = memmem(at, (size_t)(end - at), head, sizeof head - 1);
+        size_t length = next ? (size_t)(next + 1 - at) : (size_t)(end - at);
+        if (holds_secret(at, length)) {
+            char *name = name_of_piece(at, length);
+            tw_pv_add(withheld, tw_pv_bytes(name));
+            tw_free(name);
+        } else {
+            tw_buf_append(kept, at, length);
+        }
+        at += length;
+    }
+}
+
+static json_t *difference(struct tw_collector *c, const char *dir, const char *against, const char *file)
+{
+    struct tw_ask a;
+    struct tw_buf kept = {0};
+    char hex[65];
+    json_t *o = json_object(), *withheld = json_array();
+    bool ok = GIT(&a, dir, LIMIT_S, DIFF_MAX, "diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames", "--submodule=short",
+                  "--ignore-submodules=dirty", against);
+    if (ok) {
+        tw_pv_sha256_of(a.out, a.bytes, hex);
+        tw_pv_put(o, "sha256", json_string(hex));
+        tw_pv_put(o, "bytes", json_integer((json_int_t)a.bytes));
+        without_secrets(a.out, a.bytes, &kept, withheld);
+    } else {
+        tw_pv_put(o, "why", a.late ? json_string("git gave no answer in time") : a.full ? json_string("larger than 64 MiB") : tw_pv_text(c, a.complaint));
+    }
+    if (ok && kept.len) {
+        char *path = tw_path_join(c->run->dir, file);
+        if (path && !kept.failed && tw_write_file_atomic(path, kept.data, kept.len, NULL) == 0)
+            tw_pv_put(o, "file", json_string(file));
+        else
+            tw_pv_put(o, "why", json_string("it could not be written into the run folder"));
+        if (path)
+            chmod(path, 0600);
+        tw_free(path);
+    }
+    if (json_array_size(withheld)) {
+        tw_pv_note(c, "the difference to the commit is kept without %zu file%s that seem%s to hold secrets", json_array_size(withheld),
+                   json_array_size(withheld) == 1 ? "" : "s", json_array_size(withheld) == 1 ? "s" : "");
+        json_object_set(o, "withheld", withheld);
+    }
+    json_decref(withheld);
+    tw_buf_free(&kept);
+    tw_free(a.out);
+    return o;
+}
+
+/* ---- status */
+
+/* The path in a line of `status --porcelain=v2`: behind 8 fields ("1"), 9 ("2"), 10 ("u"). */
+static const char *path_in(const char *line)
+{
+    int fields = *line == '1' ? 8 : *line == '2' ? 9 : *line == 'u' ? 10 : 0;
+    const char *p = fields ? line : NULL;
+    while (p && fields-- > 0)
+        p = (p = strchr(p, ' ')) ? p + 1 : NULL;
+    return p;
+}
+
+static json_t *changed(const char *text, size_t n, json_t *o)
+{
+    json_t *list = json_array();
+    size_t count = 0;
+    for (const char *line = text, *end = text + n; line < end; line += strlen(line) + 1) {
+        const char *path = path_in(line);
+        if (strncmp(line, "# branch.head ", 14) == 0)
+            tw_pv_put(o, "branch", strcmp(line + 14, "(detached)") == 0 ? json_null() : tw_pv_bytes(line + 14));
+        if (!path)
+            continue;
+        if (count++ < DIRTY_SHOWN)
+            tw_pv_add(list, json_pack("{s:s#, s:o}", "state", line + 2, 2, "path", tw_pv_bytes(path)));
+        if (*line == '2') /* the old path follows */
+            line += strlen(line) + 1;
+    }
+    tw_pv_put(o, "dirty", json_boolean(count > 0));
+    tw_pv_put(o, "changed", list);
+    tw_pv_put(o, "changed_count", json_integer((json_int_t)count));
+    return list;
+}
+
+static json_t *repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs);
+
+/* Each with its own state; `git submodule status` prints "+<commit> <path> (<describe>)". */
+static json_t *submodules(struct tw_collector *c, const char *top, int depth, size_t *diffs)
+{
+    struct tw_ask a;
+    char *save = NULL;
+    json_t *list = json_array();
+    char *modules = tw_path_join(top, ".gitmodules");
+    bool any = modules && access(modules, F_OK) == 0;
+    tw_free(modules);
+    if (!any || depth >= DEPTH_MAX)
+        return list;
+    if (GIT(&a, top, LIMIT_S, 1 << 20, "submodule", "status"))
+        for (char *line = strtok_r(a.out, "\n", &save); line && json_array_size(list) < SUBMODULES_MAX; line = strtok_r(NULL, "\n", &save)) {
+            char *path = strchr(line + 1, ' '), *describe = path ? strrchr(path + 1, '(') : NULL;
+            if (!path)
+                continue;
+            *path++ = '\0';
+            if (describe && describe > path && *line != '-')
+                describe[-1] = '\0';
+            char *dir = tw_path_join(top, path);
+            json_t *o = *line == '-' || !dir ? json_object() : repository(c, dir, depth + 1, diffs);
+            tw_pv_put(o, "path", tw_pv_bytes(path));
+            tw_pv_put(o, "pinned_commit_matches", json_boolean(*line == ' '));
+            if (*line == '-')
+                tw_pv_put(o, "why", json_string("not initialised"));
+            tw_pv_add(list, o);
+            tw_free(dir);
+        }
+    else
+        tw_pv_note(c, "the submodules are not known: %s", a.late ? "git gave no answer in time" : a.complaint);
+    tw_free(a.out);
+    return list;
+}
+
+static json_t *repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs)
+{
+    struct tw_ask a;
+    char file[32];
+    json_t *o = json_object();
+    bool born = GIT(&a, dir, LIMIT_S, 4096, "rev-parse", "HEAD", "HEAD^{tree}");
+    char *tree = born ? strchr(a.out, '\n') : NULL;
+    if (tree) {
+        *tree++ = '\0';
+        tree[strcspn(tree, "\n")] = '\0';
+    }
+    tw_pv_put(o, "commit", tw_pv_bytes(born ? a.out : NULL));
+    tw_pv_put(o, "tree", tw_pv_bytes(tree));
+    tw_free(a.out);
+    tw_pv_put(o, "remotes", remotes(c, dir));
+    if (!GIT(&a, dir, LIMIT_S, STATUS_MAX, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=none")) {
+        tw_pv_put(o, "why", a.late ? json_string("git status gave no answer in time") : tw_pv_text(c, a.complaint));
+        tw_pv_put(o, "dirty", json_null());
+    } else {
+        changed(a.out, a.bytes, o);
+    }
+    tw_free(a.out);
+    if (json_is_true(json_object_get(o, "dirty"))) {
+        snprintf(file, sizeof file, *diffs ? "code.%zu.diff" : "code.diff", *diffs);
+        ++*diffs;
+        char *empty = NULL;
+        if (!born && GIT(&a, dir, LIMIT_S, 4096, "hash-object", "-t", "tree", "/dev/null"))
+            empty = first_line(&a);
+        tw_pv_put(o, "diff", difference(c, dir, born ? "HEAD" : empty ? empty : "HEAD", file));
+        tw_free(empty);
+    }
+    tw_pv_put(o, "submodules", submodules(c, dir, depth, diffs));
+    return o;
+}
+
+json_t *tw_pv_code(struct tw_collector *c)
+{
+    struct tw_ask a;
+    size_t diffs = 0;
+    json_t *o;
+    setenv("GIT_TERMINAL_PROMPT", "0", 1);
+    setenv("GIT_OPTIONAL_LOCKS", "0", 1);
+    setenv("GIT_NO_LAZY_FETCH", "1", 1);
+    setenv("LC_ALL", "C", 1);
+    bool inside = GIT(&a, c->from, LIMIT_S, 65536, "rev-parse", "--show-toplevel");
+    char *complaint = inside ? NULL : a.missing ? tw_strdup("git is not installed") : a.late ? tw_strdup("git gave no answer in time") : tw_strdup(a.complaint);
+    char *top = first_line(&a);
+    o = inside && top ? repository(c, top, 0, &diffs) : json_pack("{s:n}", "commit");
+    tw_pv_put(o, "top", inside ? tw_pv_bytes(top) : json_null());
+    if (!inside)
+        tw_pv_put(o, "why", tw_pv_text(c, complaint && strstr(complaint, "not a git repository") ? "not in a git repository" : complaint));
+    tw_free(complaint);
+    tw_free(top);
+    return o;
+}
+
+/* ---- untracked files: beside the job, since there may be very many */
+
+void tw_pv_untracked(json_t *code)
+{
+    struct tw_ask a;
+    uint64_t hashed = 0;
+    const char *top = json_string_value(json_object_get(code, "top"));
+    json_t *list = json_array();
+    if (!top || !list)
+        return;
+    bool ok = GIT(&a, top, UNTRACKED_S, LIST_MAX, "ls-files", "--others", "--exclude-standard", "-z");
+    bool more = a.late || a.full;
+    for (const char *path = a.out, *end = a.out + a.bytes; path && path < end; path += strlen(path) + 1) {
+        char hex[65];
+        uint64_t bytes = 0;
+        const char *why;
+        if (json_array_size(list) == UNTRACKED_MAX || path + strlen(path) >= end) {
+            more = true;
+            break;
+        }
+        char *full = tw_path_join(top, path);
+        if (!full)
+            break;
+        json_t *o = json_pack("{s:o}", "path", tw_pv_bytes(path));
+        if (tw_pv_sha256(full, UNTRACKED_BYTES - hashed + 1, 0, hex, &bytes, &why) == 0)
+            tw_pv_put(o, "sha256", json_string(hex));
+        else
+            tw_pv_put(o, "why", json_string(why));
+        hashed += bytes < UNTRACKED_BYTES - hashed ? bytes : UNTRACKED_BYTES - hashed; /* what is left is 0 at least */
+        tw_pv_put(o, "bytes", json_integer((json_int_t)bytes));
+        tw_pv_add(list, o);
+        tw_free(full);
+    }
+    if (ok || more)
+        tw_pv_put(code, "untracked", list);
+    else
+        json_decref(list);
+    tw_pv_put(code, "untracked_all_listed", json_boolean(ok && !more));
+    tw_free(a.out);
+}
