@@ -23,6 +23,7 @@ static const struct tw_option options[] = {
     {"trust", 't', TW_OPT_FILE, "FILE", NULL, "Signatures", "a trust.toml: k of n keys, their validity, revoked ones", FIELD(trust)},
     {"at", 0, TW_OPT_STRING, "TIME", NULL, "Signatures", "check validity against this time (UTC: 2026-11-21 or 2026-11-21T08:00:00Z), at which you know the signature to have existed", FIELD(at)},
     {"foreign", 0, TW_OPT_FLAG, NULL, NULL, "Signatures", "also take an envelope in the form of another tool: any JSON, both base64 alphabets, other key ids", FIELD(foreign)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Signatures", "folder that holds the runs (default: $TWINRUN_HOME, else .twinrun)", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
     {NULL},
@@ -44,6 +45,8 @@ static const struct tw_pair examples[] = {
     {"twinrun verify data.dvc", "is the data what DVC's file says?"},
     {"twinrun verify ~/.cache/huggingface/hub/models--gpt2", "are the downloaded files what their names say?"},
     {"twinrun verify model.pt.dsse.json --key team.pub model.pt", "is this the file that the team signed?"},
+    {"twinrun verify run.dsse.json --key ci.pub RUN", "a run's provenance: is its folder what it was then?"},
+    {"twinrun verify run.dsse.json --key ci.pub model.pt", "is this checkpoint one that the signed run wrote?"},
     {"twinrun verify data.dsse.json --trust trust.toml data", "did two of three sign this folder, with keys that are valid now?"},
     {NULL, NULL},
 };

@@ -10,7 +10,7 @@
 struct tw_verify_args {
     bool quick, json, quiet;
     struct tw_strings keys; /* of signatures */
-    const char *trust, *at;
+    const char *trust, *at, *home;
     bool foreign;
 };
 

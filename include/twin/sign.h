@@ -163,4 +163,25 @@ int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_
 int twin_model_match(const struct twin_statement *st, const char *name, const char *folder, const char *but,
                      void (*visit)(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found), void *user, size_t *changes,
                      struct twin_error *err);
+
+/* ---- runs (run.c) */
+
+#define TWIN_RUN_ENVELOPE "run.dsse.json" /* where a run's own statement lies in its folder */
+
+struct twin_run;
+struct twin_verdict;
+struct twin_compare_options;
+/*
+ * What a run left: "ID/PATH" of each file of its folder (SHA-256; of traces also twinrunValues1, the hash over all that was observed, in which there is no
+ * time), and "ID/files/PATH" of each file that the job wrote, by the digest in run.json. contents: of those that still lie where they were written and hold
+ * tensors also twinrunContent1 (<twin/content.h>). Without, for comparing: a trace that cannot be read has its SHA-256, which tells that it was changed.
+ */
+int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subjects *s, struct twin_error *err);
+/* Its provenance (SLSA v1), not yet signed. TWIN_ENOENT: it has no provenance.json; TWIN_EBUSY: it has not ended. */
+int twin_run_envelope(const struct twin_run *r, struct twin_envelope *out, struct twin_error *err);
+/*
+ * Compares runs[1..] with runs[0]. Where they are the same, or within o's tolerance, *out states so of all of them, not yet signed; else out->payload is NULL. The
+ * verdict is given in both cases (twin_verdict_free). TWIN_EINVAL: one run twice; errors of twin_compare.
+ */
+int twin_reproduced_envelope(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o, struct twin_verdict **verdict, struct twin_envelope *out, struct twin_error *err);
 #endif
