@@ -4,6 +4,7 @@
 #include "options.h"
 #include "runs.h"
 #include "say.h"
+#include "show_provenance.h"
 #include "verdict.h"
 #include "zoom.h"
 
@@ -17,7 +18,7 @@ struct diff_args {
     const char *home, *junit, *tolerance, *ledger;
     uint64_t steps, b_starts_at;
     struct tw_strings ignore;
-    bool json, github, bisect;
+    bool json, github, bisect, env;
 };
 
 #define FIELD(f) offsetof(struct diff_args, f)
@@ -33,6 +34,7 @@ static const struct tw_option options[] = {
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Comparison",
      "step of the first run at which the others begin; found by the weights unless given, when the commands differ",
      FIELD(b_starts_at), 0, UINT32_MAX - 1},
+    {"env", 'e', TW_OPT_FLAG, NULL, NULL, "Comparison", "compare what surrounded the runs instead: code, libraries, settings, machine", FIELD(env)},
     {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
      FIELD(bisect)},
     {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
@@ -53,6 +55,7 @@ static const struct tw_pair exits[] = {
 };
 static const struct tw_pair examples[] = {
     {"twinrun diff last~1 last", "the last two runs"},
+    {"twinrun diff --env last~1 last", "what differs in code, libraries, settings and machine"},
     {"twinrun diff here/2026-11-21T08-00-00Z-1f2e3d4c /mnt/there/2026-11-21T08-10-00Z-9a8b7c6d",
      "run folders of two machines"},
     {NULL, NULL},
@@ -127,6 +130,8 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_diff, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
+    if (a.env && (rest.count != 2 || a.junit || a.github || a.tolerance || a.ignore.count))
+        return tw_bad_use("diff", "--env compares two runs' worlds and takes no option but --json, --home and --bisect");
     char *home = tw_home(a.home);
     runs = tw_calloc(rest.count, sizeof *runs);
     rc = -1;
@@ -139,7 +144,9 @@ static int run(int argc, char **argv)
     }
     if (!home || !runs)
         rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "diff: cannot open the runs");
-    bool printed = false;
+    bool printed = a.env;
+    if (rc < 0 && a.env)
+        rc = tw_diff_environment(runs[0], runs[1], a.json);
     if (rc < 0)
         rc = compare(&a, (const struct twin_run *const *)runs, count, &printed);
     if (a.json && !printed)
@@ -160,7 +167,9 @@ const struct tw_command tw_command_diff = {
     "name, "
     "id or the unique beginning of one, last, last~1; they may come from different machines.\n\n"
     "Runs of different commands are taken for two arms that ought to compute the same: where the second begins in the "
-    "first (a resumed job) is found by its weights.",
+    "first (a resumed job) is found by its weights.\n\n"
+    "With --env the worlds of two runs are compared instead of what they computed, sorted by how likely a difference changes a result's bits; "
+    "names and places alone make no difference.",
     options,
     TW_OPERANDS_RUNS,
     2,

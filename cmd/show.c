@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun show: one run; with --step or --record its records (show_records.c). */
 #include "show.h"
+#include "show_provenance.h"
 
 #include "json.h"
 #include "ledger.h"
@@ -26,6 +27,7 @@ static const struct tw_option options[] = {
     {"processes", 'p', TW_OPT_FLAG, NULL, NULL, "Run", "list every process of the job", FIELD(processes)},
     {"files", 'f', TW_OPT_FLAG, NULL, NULL, "Run", "list every file the job wrote", FIELD(files)},
     {"notes", 'n', TW_OPT_FLAG, NULL, NULL, "Run", "list every note of the agents", FIELD(notes)},
+    {"provenance", 0, TW_OPT_FLAG, NULL, NULL, "Run", "what surrounded the run: code, libraries, settings, machine; do its ranks agree?", FIELD(provenance)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(tw_show_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json)},
@@ -43,6 +45,7 @@ static const struct tw_pair examples[] = {
     {"twinrun show last", "the newest run"},
     {"twinrun show last --step 17 --record 'backward/*'", "its gradients of step 17"},
     {"twinrun show last --verify", "is the evidence intact?"},
+    {"twinrun show last --provenance", "code, libraries, settings and machine of the run"},
     {NULL, NULL},
 };
 
@@ -245,6 +248,8 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_show, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
+    if (a.provenance && (a.verify || a.record || a.step != TW_NOT_GIVEN))
+        return tw_bad_use("show", "--provenance is about the run, not about its records: leave out --step, --record and --verify");
     char *home = tw_home(a.home);
     struct twin_error err = TWIN_ERROR_INIT;
     char *dir = NULL;
@@ -254,7 +259,7 @@ static int run(int argc, char **argv)
     }
     tw_free(dir);
     struct twin_run *r = home ? tw_run_open(home, rest.items[0]) : NULL;
-    rc = r ? show(r, home, &a) : TW_EXIT_TROUBLE;
+    rc = !r ? TW_EXIT_TROUBLE : a.provenance ? tw_show_provenance(r, a.json) : show(r, home, &a);
     twin_run_free(r);
     tw_free(home);
     return rc;

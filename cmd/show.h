@@ -9,7 +9,7 @@
 struct tw_show_args {
     const char *home, *record, *ledger;
     uint64_t step; /* TW_NOT_GIVEN: all */
-    bool verify, processes, files, notes, json;
+    bool verify, processes, files, notes, provenance, json;
 };
 
 /* ---- show_ledger.c: what the ledger knows. j NULL: as text to stdout. */

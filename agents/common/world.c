@@ -109,9 +109,14 @@ static void versions(struct out *o)
     static char text[8200]; /* MPI wants 8,192; once per process */
     int code = 0, bytes = 0;
     int (*nccl)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "ncclGetVersion");
+    int (*cuda)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
     int (*mpi)(char *, int *) = (int (*)(char *, int *))dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
     if (nccl && nccl(&code) == 0) {
         snprintf(text, sizeof text, "nccl %d", code);
+        line(o, "version", text);
+    }
+    if (cuda && cuda(&code) == 0) {
+        snprintf(text, sizeof text, "cuda_driver %d.%d", code / 1000, code % 1000 / 10);
         line(o, "version", text);
     }
     memcpy(text, "mpi ", 5);
@@ -119,6 +124,36 @@ static void versions(struct out *o)
         text[strcspn(text, "\n")] = '\0';
         line(o, "version", text);
     }
+}
+
+/* What stands behind `after` in the line of a file of /proc that has `begin` in it. */
+static void of_machine(struct out *o, const char *path, const char *begin, const char *after, const char *name)
+{
+    char text[2048], told[512];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return;
+    text[n] = '\0';
+    char *at = strstr(text, begin);
+    at = at ? strstr(at, after) : NULL;
+    if (!at)
+        return;
+    at += strlen(after);
+    at += strspn(at, " ");
+    snprintf(told, sizeof told, "%s %.*s", name, (int)strcspn(at, "\n"), at);
+    line(o, "machine", told);
+}
+
+static void machine(struct out *o, const struct utsname *u)
+{
+    char text[256];
+    snprintf(text, sizeof text, "kernel %s", u->release);
+    line(o, "machine", text);
+    of_machine(o, "/proc/cpuinfo", "model name", ":", "cpu");
+    of_machine(o, "/proc/driver/nvidia/version", "NVRM version:", "Module", "nvidia_driver");
 }
 
 static void myself(struct out *o)
@@ -129,8 +164,10 @@ static void myself(struct out *o)
     number(o, "pid", (long)getpid());
     number(o, "rank", tw_agent_config.rank);
     number(o, "world", tw_agent_config.world);
-    if (uname(&u) == 0)
+    if (uname(&u) == 0) {
         line(o, "host", u.nodename);
+        machine(o, &u);
+    }
     ssize_t n = readlink("/proc/self/exe", text, sizeof text - 1);
     if (n > 0) {
         text[n] = '\0';

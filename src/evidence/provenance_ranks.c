@@ -62,6 +62,8 @@ static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const c
         tw_pv_add(g->ours, tw_pv_bytes(value));
     } else if (strcmp(key, "version") == 0) {
         put_pair(part(rank, "versions"), value);
+    } else if (strcmp(key, "machine") == 0) {
+        put_pair(part(rank, "machine"), value);
     } else if (strcmp(key, "setting") == 0) {
         put_pair(part(rank, "settings"), value);
     } else if (strcmp(key, "generator") == 0) {
