@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <twin/redact.h>
 #include <unistd.h>
 
 enum { ARTIFACTS = 1000, COMPARISON_BYTES = 1 << 20 };
@@ -46,8 +47,14 @@ static const char *kind_of(const char *path)
     return "file";
 }
 
-static int put_run(struct twin_ledger *l, const char *home, const struct twin_run *r, struct twin_error *err)
+/* A run that was just made knows its command as it was given; nothing is kept of secrets in it. safe NULL: it was loaded, so they are gone. */
+static int put_run(struct twin_ledger *l, const char *home, const struct twin_run *run, const struct twin_redactor *safe, struct twin_error *err)
 {
+    struct twin_run copy = *run, *r = &copy;
+    char **kept = safe ? twin_redact_argv(safe, run->argv, run->argc) : NULL;
+    if (safe && !kept)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    copy.argv = kept ? kept : run->argv;
     struct tw_run_totals t;
     char state[32];
     char *command = tw_shell_quote(r->argv, r->argc);
@@ -69,6 +76,7 @@ static int put_run(struct twin_ledger *l, const char *home, const struct twin_ru
     free(argv);
     json_decref(list);
     tw_free(command);
+    twin_redact_free(kept);
     return rc;
 }
 
@@ -129,10 +137,21 @@ void tw_ledger_note(const struct tw_noted *n)
     }
     for (size_t i = 0; i < n->count; i++)
         ids[i] = n->runs[i]->id;
-    struct twin_ledger_comparison c = {.id = id, .time_ns = tw_realtime_ns(), .verb = n->verb, .command = n->command, .outcome = n->outcome, .first = first,
+    struct twin_redactor *safe = NULL;
+    char *given = tw_shell_quote(n->runs[0]->argv, n->runs[0]->argc), *command = NULL;
+    int rc = twin_redactor_open(n->home, &safe, &err);
+    if (rc == 0 && n->command) { /* the command of the runs is redacted by argument, anything else as text */
+        char **argv = given && strcmp(given, n->command) == 0 ? twin_redact_argv(safe, n->runs[0]->argv, n->runs[0]->argc) : NULL;
+        command = argv ? tw_shell_quote(argv, n->runs[0]->argc) : twin_redact(safe, n->command, NULL);
+        twin_redact_free(argv);
+        rc = command ? 0 : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+    }
+    tw_free(given);
+    struct twin_ledger_comparison c = {.id = id, .time_ns = tw_realtime_ns(), .verb = n->verb, .command = command, .outcome = n->outcome, .first = first,
                                        .first_step = n->first ? (int64_t)n->first->step_a : -1, .cause = n->cause, .run_id = ids, .run_count = n->count};
     char *home = tw_ledger_home(n->home, n->url);
-    int rc = home ? 0 : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+    if (rc == 0 && !home)
+        rc = twin_error_set(&err, TWIN_ENOMEM, "out of memory");
     if (rc == 0 && n->verb && (rc = new_id(id, &err)) == 0)
         rc = save_comparison(n->home, &c, &err);
     if (rc == 0)
@@ -141,7 +160,7 @@ void tw_ledger_note(const struct tw_noted *n)
         char *runs = tw_path_join(n->home, "runs"), *dir = runs ? tw_path_absolute(runs, NULL) : NULL;
         size_t length = dir ? strlen(dir) : 0; /* runs of other homes are not this ledger's */
         if (length && strncmp(n->runs[i]->dir, dir, length) == 0 && n->runs[i]->dir[length] == '/' && !n->runs[i]->in_progress)
-            rc = put_run(l, home, n->runs[i], &err);
+            rc = put_run(l, home, n->runs[i], safe, &err);
         tw_free(runs);
         tw_free(dir);
     }
@@ -150,6 +169,8 @@ void tw_ledger_note(const struct tw_noted *n)
     if (rc != 0)
         not_written(&err);
     twin_ledger_close(l);
+    twin_redactor_close(safe);
+    tw_free(command);
     tw_free(home);
     tw_free(ids);
     tw_free(first);
@@ -242,7 +263,7 @@ static int one_folder(struct catching *c, const char *runs, const char *name, st
         if (c->live)
             c->live(c->user, dir, r, &why);
     } else {
-        rc = put_run(c->l, c->owner, r, err);
+        rc = put_run(c->l, c->owner, r, NULL, err);
     }
     twin_run_free(r);
     tw_free(dir);
