@@ -99,8 +99,10 @@ int twin_trust_time(const char *text, int64_t *ns)
     const time_t t = timegm(&back);
     if (back.tm_year != tm.tm_year || back.tm_mon != tm.tm_mon || back.tm_mday != tm.tm_mday || back.tm_hour != tm.tm_hour || back.tm_min != tm.tm_min || back.tm_sec != tm.tm_sec)
         return TWIN_EINVAL; /* 2026-02-30 */
+    if (t < 0 || t > 9000000000) /* 1970 to 2255: what 64 bits of nanoseconds hold */
+        return TWIN_EINVAL;
     *ns = (int64_t)t * 1000000000;
-    return t > 9000000000 || t < 0 ? TWIN_EINVAL : 0;
+    return 0;
 }
 
 static int begin(void *user, size_t line, struct twin_error *err)

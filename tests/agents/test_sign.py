@@ -540,3 +540,25 @@ def test_a_run_without_provenance_is_not_signed(sign, twinrun, build, home, work
     (folder / "provenance.json").unlink()
     assert "no provenance.json" in sign(folder, "--key", KEY, rc=2).err
     assert not (folder / "run.dsse.json").exists()
+
+
+def test_in_toto_s_own_schema_takes_our_statements(signers, sign, twinrun, build, home, work):
+    """The attestation framework's protobufs refuse fields that they do not know: Statement v1, SLSA's Provenance v1."""
+    folders = [run_of(twinrun, home, build / "workloads" / "trainer", "--ordered", "--steps", "2", cwd=str(work)) for _ in range(2)]
+    sign(folders[0], "--key", KEY, "-o", "run.json")
+    sign("--reproduced", *folders, "--key", KEY, "-o", "same.json")
+    sign("run.json", "--key", KEY, "-o", "file.json")
+    (work / "client.py").write_text('''
+import base64, json, sys
+from google.protobuf import json_format
+from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
+from in_toto_attestation.v1 import statement, statement_pb2
+for path in sys.argv[1:]:
+    payload = base64.b64decode(json.load(open(path))["payload"], validate=True)
+    statement.Statement.copy_from_pb(json_format.Parse(payload, statement_pb2.Statement())).validate()
+    said = json.loads(payload)
+    if said["predicateType"] == "https://slsa.dev/provenance/v1":
+        p = json_format.ParseDict(said["predicate"], provenance_pb2.Provenance())
+        assert p.build_definition.resolved_dependencies and p.run_details.metadata.started_on.seconds > 0
+''')
+    subprocess.run([signers, "client.py", "run.json", "same.json", "file.json"], cwd=str(work), check=True)
