@@ -119,6 +119,7 @@ struct tw_isolate_result {
     char **text;
     size_t text_count;
     struct tw_known known;   /* x.hint points into it */
+    struct twin_redactor *redactor; /* the page in the home is handed around: no text in it has a secret of the command in it */
     bool failed;             /* out of memory */
 };
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *out);
