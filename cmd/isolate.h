@@ -20,7 +20,7 @@
 #include <twin/search.h>
 
 struct tw_isolate_args {
-    const char *a, *b, *home, *pin, *factor_file, *html, *save_case;
+    const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore, data;
     bool fresh_dir, json, no_cases, quiet, resume, text;
