@@ -99,28 +99,19 @@ def test_each_byte_of_a_subject_counts(sign, verify, work):
         verify("f.dsse.json", "--key", GOLDEN / "keys" / "ana.key.pub", "f", rc=1)
 
 
-@pytest.mark.skipif(not FULL, reason="each of 255 other values of each byte is TWINRUN_FULL=1; each bit is a unit test")
-def test_each_value_of_each_byte_of_an_envelope_counts(verify, work):
+@pytest.mark.skipif(not FULL, reason="other values of the bytes of an envelope, by the program, are TWINRUN_FULL=1; each bit is a unit test")
+def test_other_values_of_an_envelope_s_bytes(twinrun, work):
     data = (GOLDEN / "envelope" / "v1-two.json").read_bytes()
     (work / "f").write_bytes(b"hello\n")
-    keys = ["--key", GOLDEN / "keys" / "ana.key.pub", "--key", GOLDEN / "keys" / "ecdsa.key.pub"]
-    (work / "e").write_bytes(data)
-    verify("e", *keys, "f")
+
+    def outcome(envelope):
+        (work / "e").write_bytes(envelope)
+        return twinrun("verify", "e", "--key", str(GOLDEN / "keys" / "ana.key.pub"), "--key", str(GOLDEN / "keys" / "ecdsa.key.pub"), "f", cwd=str(work)).rc
+
+    assert outcome(data) == 0
     for at in range(0, len(data), 5):
         for value in {0, 10, 32, 34, 43, 45, 47, 48, 61, 65, 95, 97, 122, 255, data[at] ^ 1} - {data[at]}:
-            (work / "e").write_bytes(data[:at] + bytes([value]) + data[at + 1:])
-            r = sign_rc(verify, work, keys)
-            assert r in (1, 2), (at, value)
-
-
-def sign_rc(verify, work, keys):
-    for rc in (2, 1):
-        try:
-            verify("e", *keys, "f", rc=rc)
-            return rc
-        except AssertionError:
-            pass
-    return 0
+            assert outcome(data[:at] + bytes([value]) + data[at + 1:]) in (1, 2), (at, value)
 
 
 # ---------------------------------------------------------------- models

@@ -328,6 +328,7 @@ static void refused_trust(void **state)
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-02-30\"}\n", "2026-02-30");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", from = \"2027-01-01\", until = \"2026-01-01\"}\n", "never valid");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", revoked = \"\"}\n", "the reason");
+    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-01-01\", until = \"2027-01-01\"}\n", "twice");
     trust_refused("[[trust]]\nneed = 1\nana = \"a.pub\"\n", "{file =");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\"}\n[[trust]]\nneed = 1\n", "another");
 }
