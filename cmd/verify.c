@@ -46,7 +46,7 @@ static const struct tw_pair examples[] = {
 };
 
 /* The first kind that takes the target for its own verifies it. */
-static const struct tw_verify_kind *const kinds[] = {&tw_verify_snapshot, &tw_verify_signed};
+static const struct tw_verify_kind *const kinds[] = {&tw_verify_package, &tw_verify_snapshot, &tw_verify_signed};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static const struct tw_verify_kind *kind_of(const char *target, struct twin_error *err)
@@ -88,7 +88,7 @@ static int run(int argc, char **argv)
     const struct tw_verify_kind *kind = kind_of(given.items[0], &err);
     if (!kind)
         return tw_trouble(&err, "verify");
-    if (kind != &tw_verify_signed && (a.keys.count || a.trust || a.at || a.foreign))
+    if (kind != &tw_verify_package && kind != &tw_verify_signed && (a.keys.count || a.trust || a.at || a.foreign))
         return tw_bad_use("verify", "--key, --trust, --at and --foreign are for signatures; there are none in %s", given.items[0]);
     if (given.count > kind->most)
         return tw_bad_use("verify", "%s takes at most %zu operands, found %zu", kind->name, kind->most, given.count);

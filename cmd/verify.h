@@ -22,5 +22,6 @@ struct tw_verify_kind {
     int (*verify)(char *const *operands, size_t count, const struct tw_verify_args *a); /* the exit code */
 };
 
+extern const struct tw_verify_kind tw_verify_package; /* verify_package.c */
 extern const struct tw_verify_kind tw_verify_snapshot, tw_verify_signed; /* verify_snapshot.c, verify_signed.c */
 #endif
