@@ -13,6 +13,7 @@
 #include "base.h"
 
 #include <string.h>
+#include <twin/provenance.h>
 #include <twin/baseline.h>
 #include <unistd.h>
 
@@ -188,6 +189,19 @@ static int print_verdict(struct tw_check *c)
     return c->interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
 }
 
+/* Had the runs, and the ranks of the first, different worlds? */
+static void look_around(struct tw_check *c)
+{
+    char *runs = c->v->outcome == TWIN_DIFFER ? twin_provenance_summary((const struct twin_run *const *)c->runs, c->count) : NULL,
+         *ranks = c->count ? twin_provenance_parity_summary(c->runs[0]) : NULL;
+    if (runs)
+        tw_verdict_note(c->v, "%s", runs);
+    if (ranks)
+        tw_verdict_note(c->v, "%s", ranks);
+    tw_free(runs);
+    tw_free(ranks);
+}
+
 static int check(struct tw_check *c)
 {
     int rc = c->args.transplant ? tw_check_transplant(c) : c->args.against ? tw_check_gate(c) : series_at_the_right_level(c);
@@ -200,6 +214,7 @@ static int check(struct tw_check *c)
         tw_check_control(c);
     }
     tw_check_shared_files(c);
+    look_around(c);
     tw_check_save_baseline(c);
     if (c->out_of_time)
         tw_verdict_note(c->v, "the time of --max-time was up in run %zu of %llu: judged by what there is", c->count,

@@ -183,8 +183,8 @@ const struct tw_command tw_command_digest = {
     synopsis,
     "Files of tensors (PyTorch checkpoints of both formats, safetensors, .npy, .npz): the SHA-256 of the file, and one of its tensors by name, type, "
     "shape and values, which is the same whatever the file's format, order, times and names of members. Of two files each tensor that differs is "
-    "listed: how many elements, by how many units in the last place, relative L2 distance. Nothing in a file is executed. Numbers that are no tensors, "
-    "such as a step count, are not in the content's digest.\n\n"
+    "listed: how many elements, by how many units in the last place, relative L2 distance. Nothing in a file is executed. What is no tensor, "
+    "such as a step count, has a digest of its own, and is listed where it differs; the exit code is that of the tensors.\n\n"
     "--config and --argv: two SHA-256 digests of a configuration: of its bytes, and of its values in their canonical form (RFC 8785). The second stays the same when "
     "keys change places and when spaces, quotes, comments, the form of numbers or the file's format change; any changed value changes it.\n\n"
     "YAML is read by the core schema of YAML 1.2 (yes and on are text), with << as a merge. A command line is a list of words with the "

@@ -39,8 +39,8 @@ static json_t *item_json(const char *name, const struct twin_content *c)
         json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:s}", "name", tw_json_text(e->name), "dtype", twin_dtype_name(e->dtype), "shape", shape_json(e),
                                               "sha256", c->tensor[i].sha256));
     }
-    return json_pack("{s:o, s:s, s:I, s:s, s:s, s:o}", "name", tw_json_text(name), "format", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), "bytes",
-                     (json_int_t)c->file_bytes, "file", c->file, "content", c->content, "tensors", list);
+    return json_pack("{s:o, s:s, s:I, s:s, s:s, s:s, s:o}", "name", tw_json_text(name), "format", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), "bytes",
+                     (json_int_t)c->file_bytes, "file", c->file, "content", c->content, "values", c->values, "tensors", list);
 }
 
 static json_t *side_json(const struct twin_tensors_entry *e)
@@ -89,6 +89,61 @@ static int print_difference(void *user, const struct twin_content_difference *d)
     return 0;
 }
 
+/* ---- what is no tensor */
+
+/* As a person writes it, cut at 60 bytes. */
+static void put_value(struct tw_buf *b, const struct twin_tensors_value *v)
+{
+    char *text = v && v->text ? tw_printable(v->text, v->text_bytes < 60 ? v->text_bytes : 60) : NULL;
+    if (!v)
+        tw_buf_puts(b, "(not there)");
+    else if (v->kind == TWIN_VALUE_NONE)
+        tw_buf_puts(b, "None");
+    else if (v->kind == TWIN_VALUE_TRUTH)
+        tw_buf_puts(b, v->number ? "True" : "False");
+    else if (v->kind == TWIN_VALUE_INT)
+        tw_buf_printf(b, "%lld", (long long)v->number);
+    else if (v->kind == TWIN_VALUE_FLOAT)
+        tw_buf_printf(b, "%.17g", v->real);
+    else
+        tw_buf_printf(b, v->kind == TWIN_VALUE_TEXT ? "\"%s%s\"" : v->kind == TWIN_VALUE_OPAQUE ? "object of %s%s" : "%s%s", text ? text : "?", v->text_bytes > 60 ? "..." : "");
+    tw_free(text);
+}
+
+static int print_value_difference(void *user, const struct twin_tensors_value *a, const struct twin_tensors_value *b)
+{
+    struct seen *s = user;
+    struct tw_buf line = {0};
+    char *name = tw_printable((a ? a : b)->name, strlen((a ? a : b)->name));
+    if (s->all++ < SHOWN) {
+        tw_buf_printf(&line, "  %s  ", name ? name : "?");
+        put_value(&line, a);
+        tw_buf_puts(&line, " -> ");
+        put_value(&line, b);
+        printf("%s\n", line.data ? line.data : "?");
+        s->shown++;
+    }
+    tw_buf_free(&line);
+    tw_free(name);
+    return 0;
+}
+
+static json_t *value_json(const struct twin_tensors_value *v)
+{
+    struct tw_buf b = {0};
+    if (!v)
+        return json_null();
+    put_value(&b, v);
+    json_t *j = v->kind == TWIN_VALUE_INT ? json_integer(v->number) : v->kind == TWIN_VALUE_TRUTH ? json_boolean(v->number) : v->kind == TWIN_VALUE_TEXT && v->text_bytes <= 60 ? tw_json_text(v->text) : tw_json_text(b.data);
+    tw_buf_free(&b);
+    return json_pack("{s:o}", "value", j);
+}
+
+static int add_value_difference(void *list, const struct twin_tensors_value *a, const struct twin_tensors_value *b)
+{
+    return json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name", tw_json_text((a ? a : b)->name), "a", value_json(a), "b", value_json(b)));
+}
+
 static void print_item(const char *path, const struct twin_content *c)
 {
     char size[16], *name = tw_printable(path, strlen(path));
@@ -100,8 +155,8 @@ static void print_item(const char *path, const struct twin_content *c)
         tw_free(skipped);
     }
     printf("%s", twin_tensors_skipped_count(c->tensors) ? "\n" : "");
-    if (twin_tensors_kind(c->tensors) >= TWIN_TENSORS_TORCH)
-        printf("  note       tensors only: a step count or a name in the file is not in the content's digest\n");
+    if (c->value_count)
+        printf("  values     sha256:%s  (%zu that are no tensor%s: step counts, settings, names)\n", c->values, c->value_count, c->value_count == 1 ? "" : "s");
     tw_free(name);
 }
 
@@ -112,13 +167,20 @@ static int report_text(char *const *files, const struct twin_content *c, size_t 
         print_item(files[i], &c[i]);
     if (count < 2)
         return TW_EXIT_SAME;
-    const bool same = strcmp(c[0].content, c[1].content) == 0;
+    const bool same = strcmp(c[0].content, c[1].content) == 0, values = strcmp(c[0].values, c[1].values) == 0;
     if (same)
-        printf("SAME    %s\n", strcmp(c[0].file, c[1].file) == 0 ? "byte for byte" : "the same tensors in other bytes");
+        printf("SAME    %s\n", strcmp(c[0].file, c[1].file) == 0 ? "byte for byte" : values ? "the same tensors in other bytes" : "the same tensors; what is no tensor differs");
     else
         printf("DIFFER\n");
     if (!same && twin_content_compare(&c[0], &c[1], print_difference, &seen, err) < 0)
         return tw_trouble(err, "the tensors cannot be compared");
+    if (seen.all > seen.shown)
+        printf("  and %ld more (--json lists all)\n", seen.all - seen.shown);
+    seen = (struct seen){0, 0};
+    if (!values && !same)
+        printf("and what is no tensor:\n");
+    if (!values)
+        twin_content_compare_values(&c[0], &c[1], print_value_difference, &seen);
     if (seen.all > seen.shown)
         printf("  and %ld more (--json lists all)\n", seen.all - seen.shown);
     return same ? TW_EXIT_SAME : TW_EXIT_DIFFER;
@@ -134,6 +196,9 @@ static int report_json(char *const *files, const struct twin_content *c, size_t 
     if (count == 2) {
         json_object_set_new(o, "outcome", json_string(n == 0 ? "same" : "differ"));
         json_object_set(o, "differences", differences);
+        json_t *values = json_array();
+        twin_content_compare_values(&c[0], &c[1], add_value_difference, values);
+        json_object_set_new(o, "value_differences", values);
     }
     json_decref(differences);
     if (n < 0) {

@@ -332,6 +332,8 @@ static int replay(const struct replay_args *a, const char *dir, const struct twi
     /* Paths in options are relative to where we are now. */
     char *tolerance = a->tolerance ? tw_path_absolute(a->tolerance, &err) : NULL;
     struct replay_args b = *a;
+    struct stat st;
+    bool ours = whole && lstat(whole, &st) != 0, started = false; /* a folder that we made and did not run in goes away again */
     b.tolerance = tolerance;
     if (rc < 0 && twin_unpack(dir, verdict, &o, &u, &err) != 0) {
         tw_progress_clear();
@@ -339,6 +341,7 @@ static int replay(const struct replay_args *a, const char *dir, const struct twi
     } else if (rc < 0) {
         tw_progress_clear();
         rc = say_differences(a, u.differences);
+        started = rc < 0;
         if (rc < 0)
             rc = launch(a, &u, whole, &now);
         if (rc < 0 && now->outcome == TWIN_RUN_NOT_STARTED)
@@ -353,6 +356,8 @@ static int replay(const struct replay_args *a, const char *dir, const struct twi
         twin_run_free(now);
         twin_unpacked_free(&u);
     }
+    if (ours && !started && lstat(whole, &st) == 0)
+        tw_remove_tree(whole, NULL, NULL);
     tw_free(tolerance);
     tw_free(whole);
     tw_free(into);

@@ -11,37 +11,51 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <twin/compare.h>
+#include <twin/run.h>
 #include <unistd.h>
 
 struct sign_args {
     struct tw_strings keys;
     const char *out, *new_key, *type;
-    bool public_key, add, json;
+    const char *tolerance, *home;
+    bool public_key, add, model, reproduced, json;
 };
 
 #define FIELD(f) offsetof(struct sign_args, f)
 
 static const struct tw_option options[] = {
-    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Keys", "sign with it: a private key in a PEM file; may be repeated", FIELD(keys)},
+    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Keys", "sign with it: a private key in a PEM file, pkcs11:..., or vault:NAME; may be repeated", FIELD(keys)},
     {"new-key", 0, TW_OPT_FILE, "PATH", NULL, "Keys", "make a key: PATH (private) and PATH.pub", FIELD(new_key)},
     {"type", 0, TW_OPT_STRING, "TYPE", "ecdsa-p256", "Keys", "of a new key: ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519", FIELD(type)},
     {"public-key", 0, TW_OPT_FLAG, NULL, NULL, "Keys", "print the public half of --key, for those who verify", FIELD(public_key)},
+    {"model", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operand is a folder with a model: write an OpenSSF model signature, which the client model_signing verifies", FIELD(model)},
+    {"reproduced", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operands are runs: compare them, and state that they are the same, if they are", FIELD(reproduced)},
+    {"tolerance", 0, TW_OPT_FILE, "FILE", NULL, "What", "with --reproduced: also runs within this tolerance (docs of check)", FIELD(tolerance)},
     {"add", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operand is an envelope: add a signature to it", FIELD(add)},
-    {"out", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "where to write (default: beside what is signed, with .dsse.json behind its name); - for stdout", FIELD(out)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "What", "folder that holds the runs (default: $TWINRUN_HOME, else .twinrun)", FIELD(home)},
+    {"out", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "where to write (default: beside what is signed, with .dsse.json or, of a model, .sig behind its name; of a run, run.dsse.json in its folder); - for stdout", FIELD(out)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"FILE|FOLDER --key KEY [-o FILE]", "--add ENVELOPE --key KEY", "--new-key PATH [--type TYPE]", "--public-key --key KEY", NULL};
+static const char *const synopsis[] = {"FILE|FOLDER|RUN --key KEY [-o FILE]", "--model FOLDER --key KEY [-o FILE]", "--reproduced RUN RUN... --key KEY -o FILE", "--add ENVELOPE --key KEY", "--new-key PATH [--type TYPE]", "--public-key --key KEY", NULL};
 static const struct tw_pair exits[] = {
     {"0", "signed"},
+    {"1", "--reproduced: the runs differ; nothing was signed"},
     {"2", "trouble: bad use, a key that cannot sign, a file that cannot be read or is there already"},
+    {"3", "--reproduced: it cannot be told whether the runs are the same; nothing was signed"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
     {"twinrun sign --new-key team.key", "a key, and its public half in team.key.pub"},
     {"twinrun sign model.pt --key team.key", "a signature, in model.pt.dsse.json"},
     {"twinrun sign data --key team.key -o data.dsse.json", "each file of a folder, and that there are no others"},
+    {"twinrun sign --model bert --key team.key", "a model's signature in bert.sig, for model_signing verify key"},
+    {"twinrun sign model.pt --key 'pkcs11:token=team;object=ci?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/run/pin'", "by a key that stays in its token"},
+    {"twinrun sign model.pt --key vault:ci", "by a key that stays in a Vault"},
+    {"twinrun sign last --key team.key", "how the last run came about (SLSA provenance), and all that it wrote"},
+    {"twinrun sign --reproduced last~1 last --key team.key -o same.dsse.json", "that the last two runs are the same, if they are"},
     {"twinrun sign --add model.pt.dsse.json --key second.key", "a second signature in the same envelope"},
     {NULL, NULL},
 };
@@ -82,18 +96,24 @@ static int public_key(const struct sign_args *a)
 
 /* ---- signing */
 
-static int statement_of(const char *path, struct twin_envelope *out, struct twin_error *err)
+static int statement_of(const char *path, bool folder, struct twin_envelope *out, struct twin_error *err)
 {
-    struct stat st;
     struct twin_subjects s = {0};
-    if (stat(path, &st) != 0)
-        return twin_error_system(err, "cannot look at %s", path);
-    const bool folder = S_ISDIR(st.st_mode);
     int rc = folder ? tw_signed_folder(path, NULL, &s, err) : twin_subject_file(path, tw_base_name(path), &s, err);
+    if (rc == 0 && s.count == 0)
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files, found none: there is nothing to sign", path);
     json_t *predicate = json_pack("{s:s}", "kind", folder ? "folder" : "file");
     rc = rc ? rc : predicate ? twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
     json_decref(predicate);
     twin_subjects_free(&s);
+    return rc;
+}
+
+static int model_of(const char *folder, const char *out, struct twin_envelope *e, struct twin_error *err)
+{
+    char *but = tw_signed_inside(folder, out);
+    int rc = twin_model_envelope(folder, but, e, err);
+    tw_free(but);
     return rc;
 }
 
@@ -110,20 +130,20 @@ static int read_envelope(const char *path, struct twin_envelope *out, struct twi
 }
 
 /* FOLDER/ -> FOLDER.dsse.json */
-static char *beside(const char *path)
+static char *beside(const char *path, const char *suffix)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
-    return tw_printf("%.*s.dsse.json", (int)n, path);
+    return tw_printf("%.*s%s", (int)n, path, suffix);
 }
 
 /* replace: the file is the envelope that got a signature more. Else one that is there stays: it may hold others' signatures. */
-static int write_out(const struct twin_envelope *e, const char *path, bool replace, struct twin_error *err)
+static int write_out(const struct twin_envelope *e, const char *path, bool bundle, bool replace, struct twin_error *err)
 {
     char *text;
     size_t n;
-    int rc = twin_envelope_text(e, &text, &n, err);
+    int rc = bundle ? twin_bundle_text(e, &text, &n, err) : twin_envelope_text(e, &text, &n, err);
     if (rc != 0)
         return rc;
     if (strcmp(path, "-") == 0)
@@ -151,23 +171,87 @@ static int report(const struct sign_args *a, const char *target, const char *pat
     return 0;
 }
 
+/* What is to be signed, without a signature, and where it goes. */
+static int prepare(const struct sign_args *a, const char *target, struct twin_envelope *e, char **path, struct twin_error *err)
+{
+    struct stat st;
+    struct twin_run *r = NULL;
+    const bool there = stat(target, &st) == 0;
+    int rc = a->add || a->model ? 0 : tw_signed_run(a->home, target, &r, err);
+    if (rc == 0)
+        *path = a->out ? tw_strdup(a->out) : a->add ? tw_strdup(target) : r ? tw_path_join(r->dir, TWIN_RUN_ENVELOPE) : beside(target, a->model ? ".sig" : ".dsse.json");
+    if (rc == 0 && !*path)
+        rc = twin_error_set(err, TWIN_ENOMEM, "no memory");
+    else if (rc == 0)
+        rc = a->add ? read_envelope(target, e, err) : a->model ? model_of(target, *path, e, err) : r ? twin_run_envelope(r, e, err) : statement_of(target, there && S_ISDIR(st.st_mode), e, err);
+    twin_run_free(r);
+    return rc;
+}
+
+/* Each key signs; written; said. The exit code. */
+static int finish(const struct sign_args *a, const char *target, const char *path, struct twin_envelope *e, struct twin_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < a->keys.count && rc == 0; i++) {
+        struct twin_key *k = NULL;
+        rc = twin_key_open(a->keys.items[i], &k, err);
+        if (rc == 0 && a->model && twin_key_algorithm(k) == TWIN_KEY_ED25519)
+            rc = twin_error_set(err, TWIN_EUNSUPPORTED, "%s: model signatures are made with ECDSA keys, found ed25519", a->keys.items[i]);
+        rc = rc ? rc : twin_envelope_sign(e, k, err);
+        twin_key_close(k);
+    }
+    rc = rc ? rc : write_out(e, path, a->model, a->add && !a->out, err);
+    return rc ? tw_trouble(err, "nothing was signed") : report(a, target, path, e);
+}
+
 static int sign(const struct sign_args *a, const char *target)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_envelope e = {0};
-    char *path = a->out ? tw_strdup(a->out) : a->add ? tw_strdup(target) : beside(target);
-    int rc = path ? 0 : twin_error_set(&err, TWIN_ENOMEM, "no memory");
-    rc = rc ? rc : a->add ? read_envelope(target, &e, &err) : statement_of(target, &e, &err);
-    for (size_t i = 0; i < a->keys.count && rc == 0; i++) {
-        struct twin_key *k = NULL;
-        rc = twin_key_open(a->keys.items[i], &k, &err);
-        rc = rc ? rc : twin_envelope_sign(&e, k, &err);
-        twin_key_close(k);
-    }
-    rc = rc ? rc : write_out(&e, path, a->add && !a->out, &err);
-    rc = rc ? tw_trouble(&err, "nothing was signed") : report(a, target, path, &e);
+    char *path = NULL;
+    int rc = prepare(a, target, &e, &path, &err);
+    rc = rc ? tw_trouble(&err, "nothing was signed") : finish(a, target, path, &e, &err);
     twin_envelope_free(&e);
     tw_free(path);
+    return rc;
+}
+
+/* ---- runs that agreed */
+
+static int not_reproduced(const struct sign_args *a, const struct twin_verdict *v)
+{
+    const int rc = v->outcome == TWIN_DIFFER ? TW_EXIT_DIFFER : v->outcome == TWIN_INCONCLUSIVE ? TW_EXIT_INCONCLUSIVE : TW_EXIT_TROUBLE;
+    if (a->json) {
+        int printed = tw_json_print(json_pack("{s:s, s:s, s:n}", "schema", "twinrun.sign/1", "outcome", twin_verdict_name(v->outcome), "envelope"));
+        return printed ? printed : rc;
+    }
+    tw_say("nothing was signed: the runs %s; twinrun diff says where and why", rc == TW_EXIT_DIFFER ? "differ" : rc == TW_EXIT_INCONCLUSIVE ? "cannot be told to be the same" : "failed");
+    return rc;
+}
+
+static int reproduced(const struct sign_args *a, char *const *operands, size_t count)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_envelope e = {0};
+    struct twin_verdict *v = NULL;
+    const struct twin_compare_options o = {.tolerance_file = a->tolerance};
+    struct twin_run **runs = tw_calloc(count, sizeof *runs);
+    int rc = runs ? 0 : twin_error_set(&err, TWIN_ENOMEM, "no memory");
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc = tw_signed_run(a->home, operands[i], &runs[i], &err);
+        if (rc == 0 && !runs[i])
+            rc = twin_error_set(&err, TWIN_EINVAL, "%s: expected a run, found a file or another folder", operands[i]);
+    }
+    rc = rc ? rc : twin_reproduced_envelope((const struct twin_run *const *)runs, count, &o, &v, &e, &err);
+    if (rc != 0)
+        rc = tw_trouble(&err, "nothing was signed");
+    else
+        rc = e.payload ? finish(a, v->outcome == TWIN_SAME ? "that the runs are the same" : "that the runs agree within the tolerance", a->out, &e, &err) : not_reproduced(a, v);
+    for (size_t i = 0; runs && i < count; i++)
+        twin_run_free(runs[i]);
+    tw_free(runs);
+    twin_verdict_free(v);
+    twin_envelope_free(&e);
     return rc;
 }
 
@@ -184,21 +268,33 @@ static int run(int argc, char **argv)
         return a.keys.count || a.public_key ? tw_bad_use("sign", "--new-key makes a key; it does not go with --key or --public-key") : new_key(&a);
     if (a.public_key)
         return public_key(&a);
-    if (given.count != 1)
-        return tw_bad_use("sign", "expected one file or folder, found %zu", given.count);
+    if (a.reproduced ? given.count < 2 : given.count != 1)
+        return tw_bad_use("sign", a.reproduced ? "--reproduced: expected two runs or more, found %zu" : "expected one file, folder or run, found %zu", given.count);
     if (a.keys.count == 0)
         return tw_bad_use("sign", "expected --key KEY; twinrun sign --new-key PATH makes one");
+    if (a.tolerance && !a.reproduced)
+        return tw_bad_use("sign", "--tolerance belongs to --reproduced");
+    if (a.reproduced && (!a.out || a.add || a.model))
+        return tw_bad_use("sign", a.out ? "--reproduced does not go with --add or --model" : "--reproduced: expected -o FILE: it belongs to no single run");
+    if (a.reproduced)
+        return reproduced(&a, given.items, given.count);
+    if (a.model && (a.add || a.keys.count != 1))
+        return tw_bad_use("sign", "--model: a model's signature is of one key, and nothing is added to it");
     return sign(&a, given.items[0]);
 }
 
 const struct tw_command tw_command_sign = {
     "sign",
-    "sign a file or a folder; make keys",
+    "sign a file, a folder, a run, or that runs are the same; make keys",
     synopsis,
     "Writes an envelope (DSSE) with an in-toto statement: the SHA-256 of the file, or of each file of the folder, and a signature over it. The thing itself is not changed. "
-    "The same key and the same bytes give the same statement at any time.\n\n"
+    "The same bytes give the same statement at any time. Of a run: SHA-256 of all that is in its folder and of the files that the job wrote, the hash over all that was observed, digests of "
+    "checkpoints' tensors, and how it came about as SLSA provenance v1 (arguments and configuration; environment, seeds and topology; code, programs, data and libraries with their digests).\n\n"
     "An encrypted key's passphrase is taken from TWINRUN_KEY_PASSPHRASE, or from the first line of the file that TWINRUN_KEY_PASSPHRASE_FILE names; a new key is "
-    "encrypted when one of them is set.",
+    "encrypted when one of them is set.\n\n"
+    "A key in a token: pkcs11:token=LABEL;object=LABEL?module-path=LIBRARY&pin-source=file:PATH (RFC 7512; the library may also stand in TWINRUN_PKCS11_MODULE). A key in a HashiCorp "
+    "Vault's transit engine: vault:[MOUNT/]NAME[?version=N], with VAULT_ADDR, VAULT_TOKEN (or VAULT_TOKEN_FILE, or ~/.vault-token), VAULT_NAMESPACE, VAULT_CACERT, VAULT_CAPATH and "
+    "VAULT_CLIENT_TIMEOUT as in Vault's own client. Signatures that come back are verified before they are written.",
     options,
     TW_OPERANDS_FILES,
     0,

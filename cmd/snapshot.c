@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { SHOWN_IDS = 5 };
+
 struct snapshot_args {
     const char *output;
     struct tw_strings exclude;
@@ -75,6 +77,20 @@ static json_t *ids_json(const struct twin_snapshot *s)
     return list;
 }
 
+/* A checkout without its large files looks complete. */
+static void say_pointers(const struct twin_snapshot *s)
+{
+    size_t n = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < s->id_count; i++)
+        if (strcmp(s->id[i].scheme, "lfs-pointer") == 0 && n++ == 0)
+            first = s->id[i].path;
+    char *safe = first ? tw_printable(first, strlen(first)) : NULL;
+    if (n)
+        tw_say("note: %zu file%s only a pointer of Git LFS, not data (%s%s): git lfs pull", n, n == 1 ? " is" : "s are each", safe ? safe : "?", n > 1 ? ", ..." : "");
+    tw_free(safe);
+}
+
 static int report_json(const char *dir, const char *output, const struct twin_snapshot *s, const struct twin_snapshot *was, const char *outcome)
 {
     size_t n = 0;
@@ -97,10 +113,20 @@ static void report_text(const char *output, const struct twin_snapshot *s, const
         printf("  now    sha256:%s\n", s->root);
         tw_snapshot_print_differences(stdout, was, s, 0, &modes);
         printf("  next   --force replaces it, -o FILE writes another\n");
-    } else if (s->read_files < s->files) {
+        tw_free(safe);
+        return;
+    }
+    for (size_t i = 0; i < s->id_count && i < SHOWN_IDS; i++) {
+        char *path = tw_printable(s->id[i].path, strlen(s->id[i].path)), *value = tw_printable(s->id[i].value, strlen(s->id[i].value));
+        printf("  id     %s %s%s%s\n", s->id[i].scheme, value ? value : "?", *s->id[i].path ? "  " : "", path ? path : "?");
+        tw_free(path);
+        tw_free(value);
+    }
+    if (s->id_count > SHOWN_IDS)
+        printf("         and %zu more\n", s->id_count - SHOWN_IDS);
+    if (s->read_files < s->files)
         printf("  read   %s file%s, %s; the others have not changed since they were last read\n", tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
                tw_human_bytes(s->read_bytes, size));
-    }
     tw_free(safe);
 }
 
@@ -141,6 +167,7 @@ static int take(const struct snapshot_args *a, const char *dir, const char *outp
         const bool differs = there && strcmp(old.root, s.root) != 0 && !a->force;
         const bool keep = differs || (there && strcmp(old.root, s.root) == 0 && !a->force);
         tw_progress_clear();
+        say_pointers(&s);
         if (!keep && twin_snapshot_write(&s, output, &err) != 0)
             rc = tw_trouble(&err, "snapshot: no manifest");
         else if (a->json)

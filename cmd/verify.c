@@ -23,12 +23,14 @@ static const struct tw_option options[] = {
     {"trust", 't', TW_OPT_FILE, "FILE", NULL, "Signatures", "a trust.toml: k of n keys, their validity, revoked ones", FIELD(trust)},
     {"at", 0, TW_OPT_STRING, "TIME", NULL, "Signatures", "check validity against this time (UTC: 2026-11-21 or 2026-11-21T08:00:00Z), at which you know the signature to have existed", FIELD(at)},
     {"foreign", 0, TW_OPT_FLAG, NULL, NULL, "Signatures", "also take an envelope in the form of another tool: any JSON, both base64 alphabets, other key ids", FIELD(foreign)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Signatures", "folder that holds the runs (default: $TWINRUN_HOME, else .twinrun)", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"SNAPSHOT [DIR] [options]", "ENVELOPE --key PUB SUBJECT", "ENVELOPE --trust FILE SUBJECT", NULL};
+static const char *const synopsis[] = {"SNAPSHOT [DIR] [options]", "FILE.dvc|dvc.lock [options]", "POINTER [FILE] [options]", "DIR [options]",
+                                       "ENVELOPE --key PUB SUBJECT", "ENVELOPE --trust FILE SUBJECT", NULL};
 static const struct tw_pair exits[] = {
     {"0", "everything is as recorded"},
     {"1", "something is not: each thing is named; or a signature is wrong, or does not count"},
@@ -40,13 +42,17 @@ static const struct tw_pair exits[] = {
 static const struct tw_pair examples[] = {
     {"twinrun verify data.snapshot", "does the folder data still hold what the manifest says?"},
     {"twinrun verify data.snapshot /mnt/copy", "does another one?"},
+    {"twinrun verify data.dvc", "is the data what DVC's file says?"},
+    {"twinrun verify ~/.cache/huggingface/hub/models--gpt2", "are the downloaded files what their names say?"},
     {"twinrun verify model.pt.dsse.json --key team.pub model.pt", "is this the file that the team signed?"},
+    {"twinrun verify run.dsse.json --key ci.pub RUN", "a run's provenance: is its folder what it was then?"},
+    {"twinrun verify run.dsse.json --key ci.pub model.pt", "is this checkpoint one that the signed run wrote?"},
     {"twinrun verify data.dsse.json --trust trust.toml data", "did two of three sign this folder, with keys that are valid now?"},
     {NULL, NULL},
 };
 
 /* The first kind that takes the target for its own verifies it. */
-static const struct tw_verify_kind *const kinds[] = {&tw_verify_package, &tw_verify_snapshot, &tw_verify_signed};
+static const struct tw_verify_kind *const kinds[] = {&tw_verify_package, &tw_verify_snapshot, &tw_verify_dvc, &tw_verify_lfs, &tw_verify_huggingface, &tw_verify_signed};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static const struct tw_verify_kind *kind_of(const char *target, struct twin_error *err)
@@ -101,6 +107,8 @@ const struct tw_command tw_command_verify = {
     synopsis,
     "A snapshot's manifest: every file of the folder is read and compared; each that was added, is missing or has changed is named. The folder is the "
     "manifest's name without .snapshot unless DIR is given. Other permission bits, or a link where a file was, are noted and do not count.\n\n"
+    "Data of other tools, each by its own digest: outputs and dependencies of a .dvc file or dvc.lock (MD5); a pointer of Git LFS against FILE or the object in "
+    ".git/lfs; a folder of Hugging Face's cache, or one snapshot in it, whose blobs are named by their hashes.\n\n"
     "An envelope of twinrun sign: all of this must hold. It is in its one canonical form; the signatures that are asked for are there and fit its bytes; "
     "the SUBJECT has the digests that were signed; a folder holds no file besides. What is not trusted is not read. No trusted timestamp is in an envelope: validity of "
     "keys is checked against this machine's clock, or against --at.",

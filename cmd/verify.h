@@ -10,7 +10,7 @@
 struct tw_verify_args {
     bool quick, json, quiet;
     struct tw_strings keys; /* of signatures */
-    const char *trust, *at;
+    const char *trust, *at, *home;
     bool foreign;
 };
 
@@ -22,6 +22,8 @@ struct tw_verify_kind {
     int (*verify)(char *const *operands, size_t count, const struct tw_verify_args *a); /* the exit code */
 };
 
+extern const struct tw_verify_kind tw_verify_snapshot; /* verify_snapshot.c */
+extern const struct tw_verify_kind tw_verify_signed; /* verify_signed.c */
+extern const struct tw_verify_kind tw_verify_dvc, tw_verify_lfs, tw_verify_huggingface; /* verify_layout.c */
 extern const struct tw_verify_kind tw_verify_package; /* verify_package.c */
-extern const struct tw_verify_kind tw_verify_snapshot, tw_verify_signed; /* verify_snapshot.c, verify_signed.c */
 #endif

@@ -155,25 +155,117 @@ static const char *changes_text(const json_t *changes, char out[96])
     return out;
 }
 
-/* Compares with the operands; the sentence of the verdict. */
-static int compare(struct tw_signed *s, const struct twin_statement *st, const char *path, char *const *rest, size_t count, struct twin_error *err)
+/* ---- of runs */
+
+struct of_runs { const struct twin_subjects *signed_ones, *found; json_t *changes; size_t counted, not_given; bool other_run; };
+
+/* Is ID/run.json among them, of the ID that the name begins with? */
+static bool has_run(const struct twin_subjects *s, const char *name)
 {
+    const size_t n = strcspn(name, "/");
+    for (size_t i = 0; i < s->count; i++)
+        if (strncmp(s->item[i].name, name, n) == 0 && strcmp(s->item[i].name + n, "/run.json") == 0)
+            return true;
+    return false;
+}
+
+/* What came into a run's folder after it was signed is no change; a run that was not given is not missing. */
+static void change_of_runs(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found)
+{
+    struct of_runs *o = user;
+    if (c == TWIN_SUBJECT_ADDED && has_run(o->signed_ones, found->name))
+        return;
+    if (c == TWIN_SUBJECT_ADDED && has_run(o->found, found->name)) { /* its name alone says enough */
+        o->other_run = true;
+        o->counted++;
+        if (tw_ends(found->name, "/run.json"))
+            tw_signed_change(o->changes, c, signed_one, found);
+        return;
+    }
+    if (c == TWIN_SUBJECT_MISSING && !has_run(o->found, signed_one->name)) {
+        o->not_given++;
+        return;
+    }
+    o->counted++;
+    tw_signed_change(o->changes, c, signed_one, found);
+}
+
+static int compare_runs(struct tw_signed *s, const struct twin_statement *st, const struct twin_subjects *found, const char *first, size_t operands)
+{
+    struct of_runs o = {&st->subjects, found, s->changes, 0, 0, false};
+    char text[96];
+    bool runs = false;
+    twin_subjects_match(&st->subjects, found, true, change_of_runs, &o);
+    for (size_t i = 0; i < found->count; i++)
+        runs = runs || has_run(found, found->item[i].name);
+    char more[32] = "";
+    if (operands > 1)
+        snprintf(more, sizeof more, " and %zu more", operands - 1);
+    if (o.other_run)
+        return verdict(s, TW_EXIT_DIFFER, "%s%s: another run than was signed", first, more);
+    if (o.counted)
+        return verdict(s, TW_EXIT_DIFFER, runs ? "%s%s: not what was signed: %s" : "%s%s: not among what was signed", first, more, changes_text(s->changes, text));
+    if (runs && o.not_given)
+        return verdict(s, TW_EXIT_INCONCLUSIVE, "%s%s: as signed, but another run that was signed with it was not given", first, more);
+    if (!runs)
+        return verdict(s, TW_EXIT_SAME, "%s%s: among the %zu files of what was signed, as %s", first, more, st->subjects.count, found->item[0].name);
+    if (strcmp(st->predicate_type, TWIN_PREDICATE_REPRODUCED) == 0)
+        return verdict(s, TW_EXIT_SAME, "%s%s: what was signed (%zu files), runs that are stated to agree: %s", first, more, st->subjects.count,
+                       json_string_value(json_object_get(st->predicate, "outcome")) ? json_string_value(json_object_get(st->predicate, "outcome")) : "it is not said how");
+    return verdict(s, TW_EXIT_SAME, "%s%s is what was signed (%zu files)", first, more, st->subjects.count);
+}
+
+/* ---- the verdict */
+
+static int compare_others(struct tw_signed *s, const struct twin_statement *st, const char *path, char *const *rest, size_t count, const struct twin_subjects *found, bool by_name,
+                          struct twin_error *err)
+{
+    size_t changes = 0, things = st->subjects.count;
+    char text[96];
+    int rc = 0;
+    if (strcmp(st->predicate_type, TWIN_PREDICATE_MODEL) == 0) {
+        char *but = tw_signed_inside(rest[0], path);
+        things = json_array_size(json_object_get(st->predicate, "resources"));
+        rc = count > 1 ? twin_error_set(err, TWIN_EINVAL, "expected the folder of the model, found %zu things", count)
+                       : twin_model_match(st, path, rest[0], but, tw_signed_change, s->changes, &changes, err);
+        tw_free(but);
+    } else
+        changes = twin_subjects_match(&st->subjects, found, by_name, tw_signed_change, s->changes);
+    if (rc == 0 && changes == 0)
+        verdict(s, TW_EXIT_SAME, things == 1 ? "%s is what was signed" : "%s is what was signed (%zu files)", rest[0], things);
+    else if (rc == 0)
+        verdict(s, TW_EXIT_DIFFER, "%s is not what was signed: %s", rest[0], changes_text(s->changes, text));
+    return rc;
+}
+
+/* Compares with the operands; the sentence of the verdict. */
+static int compare(struct tw_signed *s, const struct twin_statement *st, const struct tw_verify_args *a, char *const *operands, size_t count, struct twin_error *err)
+{
+    const char *path = operands[0];
+    char *const *rest = operands + 1;
     struct twin_subjects found = {0};
     bool by_name = true;
-    char text[96];
-    if (count == 0)
+    int rc = 0;
+    if (--count == 0)
         return verdict(s, TW_EXIT_INCONCLUSIVE, "the signature%s good, but nothing was given to compare with the %zu thing%s that %s signed", s->trust->good == 1 ? " is" : "s are",
                        st->subjects.count, st->subjects.count == 1 ? "" : "s", st->subjects.count == 1 ? "was" : "were");
-    int rc = tw_signed_found(st, path, rest, count, &found, &by_name, err);
-    if (rc == 0) {
-        const size_t changes = twin_subjects_match(&st->subjects, &found, by_name, tw_signed_change, s->changes);
-        if (changes == 0)
-            verdict(s, TW_EXIT_SAME, st->subjects.count == 1 ? "%s is what was signed" : "%s is what was signed (%zu files)", rest[0], st->subjects.count);
-        else
-            verdict(s, TW_EXIT_DIFFER, "%s is not what was signed: %s", rest[0], changes_text(s->changes, text));
-    }
+    if (strcmp(st->predicate_type, TWIN_PREDICATE_MODEL) != 0)
+        rc = tw_signed_found(st, a->home, path, rest, count, &found, &by_name, err);
+    if (rc == 0 && tw_signed_is_run(st))
+        rc = compare_runs(s, st, &found, rest[0], count);
+    else if (rc == 0)
+        rc = compare_others(s, st, path, rest, count, &found, by_name, err);
     twin_subjects_free(&found);
     return rc;
+}
+
+/* Which of the two forms it is. Errors are said by the reader of the form. */
+static bool is_bundle(const char *text, size_t n)
+{
+    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    const bool bundle = o && (json_object_get(o, "mediaType") || json_object_get(o, "dsseEnvelope"));
+    json_decref(o);
+    return bundle;
 }
 
 static int verify(char *const *operands, size_t count, const struct tw_verify_args *a)
@@ -184,12 +276,14 @@ static int verify(char *const *operands, size_t count, const struct tw_verify_ar
     struct twin_trust_verdict judged = {0};
     struct twin_envelope e = {0};
     struct twin_statement st = {0};
-    struct tw_signed s = {.kind = "envelope", .trust = &judged, .changes = json_array()};
+    struct tw_signed s = {.trust = &judged, .changes = json_array()};
     char *text = NULL;
     size_t n;
     int rc = tw_signed_trust(a, &trust, &s.at_ns, &err);
     rc = rc ? rc : tw_read_file(path, TWIN_ENVELOPE_MAX, &text, &n, &err);
-    rc = rc ? rc : twin_envelope_parse(text, n, path, a->foreign, &e, &err);
+    const bool bundle = rc == 0 && is_bundle(text, n);
+    s.kind = bundle ? "bundle" : "envelope";
+    rc = rc ? rc : bundle ? twin_bundle_parse(text, n, path, &e, &err) : twin_envelope_parse(text, n, path, a->foreign, &e, &err);
     rc = rc ? rc : twin_trust_judge(trust, &e, s.at_ns, &judged, &err);
     if (rc == 0 && !judged.trusted)
         verdict(&s, TW_EXIT_DIFFER, "%s is not to be trusted: %s", path, judged.why);
@@ -197,7 +291,7 @@ static int verify(char *const *operands, size_t count, const struct tw_verify_ar
         rc = twin_statement_parse(&e, path, &st, &err);
         s.predicate_type = st.predicate_type;
         s.subjects = st.subjects.count;
-        rc = rc ? rc : compare(&s, &st, path, operands + 1, count - 1, &err);
+        rc = rc ? rc : compare(&s, &st, a, operands, count, &err);
     }
     rc = rc ? tw_trouble(&err, "nothing was verified") : tw_signed_print(&s, a->json);
     twin_statement_free(&st);

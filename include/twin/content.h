@@ -5,15 +5,22 @@
  * Digests of the tensors in a file: equal for equal tensors, whatever the file is called, when it was written, in which order, and
  * whether it is .npy, .npz, safetensors or a PyTorch checkpoint. docs/digest.md. Reading is <twin/tensors.h>'s.
  *
- * A tensor's digest is SHA-256 over: "twinrun.tensor/1" and a NUL; length of the name (u64) and the name; length of the type's name
- * and that ("f32"); the number of dimensions and each (u64); the elements, row-major. Integers and elements are little-endian. The
- * content's digest is SHA-256 over "twinrun.content/1", a NUL and the 32-byte digests of all tensors in the order of their names as bytes.
+ * A tensor's digest is SHA-256 over: "twinrun.tensor/2" and a NUL; length of the name (u64) and the name; length of the type's name
+ * and that ("f32"); the number of dimensions and each (u64); the SHA-256 of each MiB of its elements, row-major, the last one shorter. Integers and
+ * elements are little-endian. The content's digest is SHA-256 over "twinrun.content/2", a NUL and the 32-byte digests of all tensors in the order of their
+ * names as bytes.
+ *
+ * What is no tensor has a digest of its own: SHA-256 over "twinrun.values/1", a NUL, and for each value by name: length and name; one byte and what
+ * it takes: 'n' (none); 't', 'i' and an i64; 'f' and an f64; 's' (text), 'b' (bytes), 'c' (a class), 'o' (an object of this class), 'e' ("[]", "{}") and
+ * length and text.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/error.h>
 #include <twin/tensors.h>
+
+#define TWIN_CONTENT_PIECE ((size_t)1 << 20)
 
 struct twin_content_tensor {
     const struct twin_tensors_entry *entry;
@@ -28,6 +35,9 @@ struct twin_content {
     struct twin_content_tensor *tensor; /* by name */
     uint64_t file_bytes;
     char file[65], content[65];         /* SHA-256 of the file's bytes; of its tensors */
+    char values[65];                    /* of what is no tensor */
+    size_t value_count;
+    const struct twin_tensors_value **value; /* by name */
 };
 
 /* Errors: those of twin_tensors_open and _read; TWIN_EUNSUPPORTED names a tensor that cannot be read. Needs twin_content_free after success. */
@@ -45,4 +55,7 @@ struct twin_content_difference {
 /* Calls visit for each, by name, until it returns other than 0. Returns the number of visits, or an error (negative, in err). */
 long twin_content_compare(const struct twin_content *a, const struct twin_content *b,
                           int (*visit)(void *user, const struct twin_content_difference *d), void *user, struct twin_error *err);
+/* The same for what is no tensor; a or b is NULL where it is not there. */
+long twin_content_compare_values(const struct twin_content *a, const struct twin_content *b,
+                                 int (*visit)(void *user, const struct twin_tensors_value *a, const struct twin_tensors_value *b), void *user);
 #endif

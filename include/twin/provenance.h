@@ -45,6 +45,8 @@ int twin_provenance_diff(const struct json_t *a, const struct json_t *b, struct 
 int twin_provenance_parity(const struct json_t *p, struct twin_world_differences *out, struct twin_error *err);
 void twin_world_differences_free(struct twin_world_differences *d);
 
-/* One line about the worlds of several runs: NULL when they are equal but for noise, or not known. malloc'ed (tw_free). */
+/* One line about the ranks of a run; NULL when they agree in all that may change bits, or nothing is known. malloc'ed (tw_free). */
+char *twin_provenance_parity_summary(const struct twin_run *run);
+/* One line about the worlds of several runs; NULL when they agree in all that decides about bits (seeds and commands left aside). malloc'ed. */
 char *twin_provenance_summary(const struct twin_run *const *runs, size_t count);
 #endif

@@ -140,8 +140,9 @@ void twin_statement_free(struct twin_statement *s);
 
 /* SHA-256 of a regular file (no link); name is what the subject is called. */
 int twin_subject_file(const char *path, const char *name, struct twin_subjects *s, struct twin_error *err);
-/* Of each regular file below, by relative path in the order of bytes; links and special files are errors. skip: relative paths left out with all below them. */
-int twin_subject_folder(const char *path, const char *const *skip, size_t skip_count, struct twin_subjects *s, struct twin_error *err);
+/* Of each regular file below, by relative path in the order of bytes, read side by side; special files are errors. Links, too, unless `links`: then those
+ * to files below the same folder are followed. skip: relative paths left out with all below them. */
+int twin_subject_folder(const char *path, const char *const *skip, size_t skip_count, bool links, struct twin_subjects *s, struct twin_error *err);
 
 enum twin_subject_change { TWIN_SUBJECT_CHANGED, TWIN_SUBJECT_MISSING, TWIN_SUBJECT_ADDED };
 /* Calls visit for each signed subject that is not found or has another digest, and for each found one that was not signed. Digests are compared under each
@@ -149,4 +150,38 @@ enum twin_subject_change { TWIN_SUBJECT_CHANGED, TWIN_SUBJECT_MISSING, TWIN_SUBJ
  * number of visits. */
 size_t twin_subjects_match(const struct twin_subjects *signed_ones, const struct twin_subjects *found, bool by_name,
                            void (*visit)(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found), void *user);
+
+/* ---- OpenSSF model signatures, as the client model_signing writes and reads them (model.c) */
+
+/* The statement about a folder, which nobody has signed yet. but: a path in it that is left out (the signature); NULL: none. Git's files are left out, too. */
+int twin_model_envelope(const char *folder, const char *but, struct twin_envelope *out, struct twin_error *err);
+/* The bundle (application/vnd.dev.sigstore.bundle.v0.3+json) of an envelope that one ECDSA key has signed. malloc'ed. */
+int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes, struct twin_error *err);
+/* Of a bundle with a public key's signature; one of a certificate: TWIN_EUNSUPPORTED. The key's hint becomes the signature's key id. */
+int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_envelope *out, struct twin_error *err);
+/* Compares the folder with a statement of type TWIN_PREDICATE_MODEL, by its own rules (what is left out, links). *changes: number of visits. */
+int twin_model_match(const struct twin_statement *st, const char *name, const char *folder, const char *but,
+                     void (*visit)(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found), void *user, size_t *changes,
+                     struct twin_error *err);
+
+/* ---- runs (run.c) */
+
+#define TWIN_RUN_ENVELOPE "run.dsse.json" /* where a run's own statement lies in its folder */
+
+struct twin_run;
+struct twin_verdict;
+struct twin_compare_options;
+/*
+ * What a run left: "ID/PATH" of each file of its folder (SHA-256; of traces also twinrunValues1, the hash over all that was observed, in which there is no
+ * time), and "ID/files/PATH" of each file that the job wrote, by the digest in run.json. contents: of those that still lie where they were written and hold
+ * tensors also twinrunContent1 (<twin/content.h>). Without, for comparing: a trace that cannot be read has its SHA-256, which tells that it was changed.
+ */
+int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subjects *s, struct twin_error *err);
+/* Its provenance (SLSA v1), not yet signed. TWIN_ENOENT: it has no provenance.json; TWIN_EBUSY: it has not ended. */
+int twin_run_envelope(const struct twin_run *r, struct twin_envelope *out, struct twin_error *err);
+/*
+ * Compares runs[1..] with runs[0]. Where they are the same, or within o's tolerance, *out states so of all of them, not yet signed; else out->payload is NULL. The
+ * verdict is given in both cases (twin_verdict_free). TWIN_EINVAL: one run twice; errors of twin_compare.
+ */
+int twin_reproduced_envelope(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o, struct twin_verdict **verdict, struct twin_envelope *out, struct twin_error *err);
 #endif

@@ -41,9 +41,28 @@ struct twin_tensors_entry {
     size_t alias_of;         /* the first entry that shows the same elements of the same memory; its own index when there is none */
 };
 
+/* What is no tensor: a step count, a name, the settings of an optimizer. Everything belongs to the file. */
+enum twin_value_kind {
+    TWIN_VALUE_NONE, TWIN_VALUE_TRUTH, TWIN_VALUE_INT, TWIN_VALUE_FLOAT, TWIN_VALUE_TEXT, TWIN_VALUE_BYTES,
+    TWIN_VALUE_CLASS,   /* text: the name of a class or function, as a value */
+    TWIN_VALUE_OPAQUE,  /* text: the class of an object that is not known here; what it was made from follows by names of its own */
+    TWIN_VALUE_EMPTY    /* text: "[]" or "{}" */
+};
+struct twin_tensors_value {
+    const char *name;   /* as of tensors */
+    enum twin_value_kind kind;
+    int64_t number;     /* TRUTH, INT */
+    double real;        /* FLOAT */
+    const char *text;   /* TEXT, BYTES: text_bytes of them and a NUL; CLASS, OPAQUE, EMPTY */
+    size_t text_bytes;
+};
+
 /* Reads the list of tensors (not their values). TWIN_ENOENT, TWIN_EIO, TWIN_ENOMEM, TWIN_EFORMAT (damaged, or none of these
  * formats), TWIN_ELIMIT (more than 2^20 tensors, lists of more than 256 MiB, containers in containers beyond 100). */
 int twin_tensors_open(const char *path, struct twin_tensors **out, struct twin_error *err);
+/* The same, and the other values of PyTorch checkpoints and safetensors' metadata: twin_tensors_value_at. */
+int twin_tensors_open_all(const char *path, struct twin_tensors **out, struct twin_error *err);
+int twin_tensors_open_all_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err);
 /* The same for bytes in memory, which must outlive the handle. name: for messages. */
 int twin_tensors_open_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err);
 void twin_tensors_close(struct twin_tensors *f); /* NULL is allowed */
@@ -52,6 +71,9 @@ enum twin_tensors_kind twin_tensors_kind(const struct twin_tensors *f);
 const char *twin_tensors_kind_name(enum twin_tensors_kind kind); /* "PyTorch", ... */
 size_t twin_tensors_count(const struct twin_tensors *f);
 const struct twin_tensors_entry *twin_tensors_at(const struct twin_tensors *f, size_t i); /* in the file's order */
+
+size_t twin_tensors_value_count(const struct twin_tensors *f);
+const struct twin_tensors_value *twin_tensors_value_at(const struct twin_tensors *f, size_t i); /* in the file's order */
 
 /* What was passed over, for instance objects of classes that are not known here: "numpy.dtype". Names of classes
  * or files, each once, at most 64. */

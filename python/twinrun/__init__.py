@@ -14,7 +14,7 @@ the program does not run under `twinrun`, and none ever raises, prints, or chang
 """
 import os
 
-__all__ = ["record", "step", "scope"]
+__all__ = ["record", "step", "scope", "save", "atomic_write"]
 
 _public = None
 
@@ -69,3 +69,25 @@ class scope:
     def __exit__(self, *_exception):
         _calls()[3]()
         return False
+
+
+def save(obj, path, digest=True, **options):
+    """torch.save(obj, path, **options), whole or not at all: whatever happens meanwhile, path is what it was or what was saved.
+
+    Beside it stands path + ".sha256" (`sha256sum -c` reads it) unless digest is False; where it stands it is right. Returns the
+    SHA-256 of the file in hex. Works with and without twinrun around the program.
+    """
+    from ._checkpoint import save as torch_save
+
+    return torch_save(obj, path, digest, **options)
+
+
+def atomic_write(path, digest=True):
+    """`with twinrun.atomic_write(path) as f:` the same for any writer: f.write(bytes), or a library that wants a path: os.fspath(f).
+
+    The file is put in place at the end of the block; after an exception path is as it was. What a killed process left behind
+    is taken away by the next write to the same path.
+    """
+    from ._checkpoint import atomic_write as place
+
+    return place(path, digest)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Digests of the tensors in a file, and which of them differ from another file's by how much. */
 #include "base.h"
+#include "sha256.h"
 #include "ulp.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,82 +17,184 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are digested
 
 #define CHUNK ((size_t)1 << 20)
 
-struct sha { EVP_MD_CTX *ctx; bool failed; };
+enum { SLOTS = 4, SLOT = 512 << 10 };
 
-static void begin(struct sha *s, const char *tag)
-{
-    s->failed |= !s->ctx || EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1 || EVP_DigestUpdate(s->ctx, tag, strlen(tag) + 1) != 1;
-}
+/* ---- the file's bytes: read by one thread and digested by another, beside the tensors */
 
-static void take(struct sha *s, const void *data, size_t n)
-{
-    s->failed |= s->failed || EVP_DigestUpdate(s->ctx, data, n) != 1;
-}
-
-static void take_text(struct sha *s, const char *text)
-{
-    const uint64_t n = strlen(text);
-    take(s, &n, sizeof n);
-    take(s, text, n);
-}
-
-static int end(struct sha *s, unsigned char digest[32], char hex[65], struct twin_error *err)
-{
-    if (s->failed || EVP_DigestFinal_ex(s->ctx, digest, NULL) != 1)
-        return twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
-    tw_hex(digest, 32, hex);
-    return 0;
-}
-
-/* The file's bytes, in a thread of their own beside the tensors'. */
 struct whole {
     const char *path;
-    struct sha sha;
-    char *chunk, hex[65];
+    int fd;
+    struct tw_sha256 sha;
+    char *chunk;                  /* SLOTS of them */
+    size_t filled[SLOTS];
+    unsigned written, taken;      /* chunks, counted */
+    bool end, stop;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
     uint64_t bytes;
+    char hex[65];
     struct twin_error err;
 };
+
+static void *read_file(void *arg)
+{
+    struct whole *w = arg;
+    for (ssize_t n = 1; n > 0; w->bytes += (uint64_t)n) {
+        pthread_mutex_lock(&w->lock);
+        while (w->written - w->taken == SLOTS && !w->stop)
+            pthread_cond_wait(&w->moved, &w->lock);
+        const bool stop = w->stop;
+        pthread_mutex_unlock(&w->lock);
+        n = stop ? 0 : tw_pread_all(w->fd, w->chunk + w->written % SLOTS * (size_t)SLOT, SLOT, w->bytes);
+        if (n < 0) {
+            twin_error_system(&w->err, "reading %s", w->path);
+            n = 0;
+        }
+        pthread_mutex_lock(&w->lock);
+        w->filled[w->written % SLOTS] = (size_t)n;
+        w->written += n > 0;
+        w->end = n == 0;
+        pthread_cond_signal(&w->moved);
+        pthread_mutex_unlock(&w->lock);
+    }
+    return NULL;
+}
 
 static void *digest_file(void *arg)
 {
     struct whole *w = arg;
     unsigned char digest[32];
-    int fd = open(w->path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = 0;
-    w->sha.failed |= EVP_DigestInit_ex(w->sha.ctx, EVP_sha256(), NULL) != 1;
-    while (fd >= 0 && !w->sha.failed && (n = tw_pread_all(fd, w->chunk, CHUNK, w->bytes)) > 0) {
-        take(&w->sha, w->chunk, (size_t)n);
-        w->bytes += (uint64_t)n;
+    for (;;) {
+        pthread_mutex_lock(&w->lock);
+        while (w->written == w->taken && !w->end)
+            pthread_cond_wait(&w->moved, &w->lock);
+        const bool none = w->written == w->taken;
+        pthread_mutex_unlock(&w->lock);
+        if (none)
+            break;
+        tw_sha256_add(&w->sha, w->chunk + w->taken % SLOTS * (size_t)SLOT, w->filled[w->taken % SLOTS]);
+        pthread_mutex_lock(&w->lock);
+        w->taken++;
+        pthread_cond_signal(&w->moved);
+        pthread_mutex_unlock(&w->lock);
     }
-    if (fd < 0 || n < 0)
-        twin_error_system(&w->err, "reading %s", w->path);
+    if (tw_sha256_end(&w->sha, digest))
+        tw_hex(digest, 32, w->hex);
     else
-        end(&w->sha, digest, w->hex, &w->err);
-    if (fd >= 0)
-        close(fd);
+        twin_error_set(&w->err, TWIN_ENOMEM, "SHA-256 failed");
     return NULL;
 }
 
-static int digest_tensor(struct sha *s, struct twin_tensors *f, struct twin_content_tensor *t, char *chunk, struct twin_error *err)
+static int whole_init(struct whole *w, const char *path, struct twin_error *err)
 {
-    const struct twin_tensors_entry *e = t->entry;
-    const uint64_t ndim = e->ndim, size = e->count ? e->bytes / e->count : 1, most = CHUNK / (size ? size : 1);
+    *w = (struct whole){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC), .chunk = tw_malloc(SLOTS * (size_t)SLOT), .err = TWIN_ERROR_INIT};
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->moved, NULL);
+    if (w->fd < 0)
+        return twin_error_system(err, "reading %s", path);
+    return w->chunk && tw_sha256_begin(&w->sha) ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+}
+
+static void whole_fini(struct whole *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->moved);
+    tw_sha256_free(&w->sha);
+    tw_free(w->chunk);
+}
+
+/* ---- tensors: cut into pieces, two of which are digested at a time */
+
+struct cut {
+    struct twin_content *c;
+    size_t next;           /* tensor that the next piece is of */
+    uint64_t at;           /* its first element */
+    struct piece { size_t tensor; size_t bytes; bool last; unsigned char *data; } piece[2];
+    struct tw_sha256 sha[2], whole; /* of the two pieces; of the tensor that they belong to */
+    bool failed;
+    struct twin_error *err;
+};
+
+static void take_text(struct tw_sha256 *s, const char *text)
+{
+    const uint64_t n = strlen(text);
+    tw_sha256_add(s, &n, sizeof n);
+    tw_sha256_add(s, text, n);
+}
+
+static void begin_tensor(struct cut *k, size_t i)
+{
+    const struct twin_tensors_entry *e = twin_tensors_at(k->c->tensors, i);
+    const uint64_t ndim = e->ndim;
+    k->failed |= !tw_sha256_begin(&k->whole);
+    tw_sha256_add(&k->whole, "twinrun.tensor/2", sizeof "twinrun.tensor/2");
+    take_text(&k->whole, e->name);
+    take_text(&k->whole, twin_dtype_name(e->dtype));
+    tw_sha256_add(&k->whole, &ndim, sizeof ndim);
+    for (uint32_t d = 0; d < e->ndim; d++)
+        tw_sha256_add(&k->whole, &e->shape[d], sizeof e->shape[d]);
+}
+
+static void end_tensor(struct cut *k, size_t i)
+{
+    struct twin_content_tensor *t = &k->c->tensor[i];
+    t->entry = twin_tensors_at(k->c->tensors, i);
+    t->index = i;
+    k->failed |= !tw_sha256_end(&k->whole, t->digest);
+    tw_hex(t->digest, 32, t->sha256);
+}
+
+/* Reads the next piece, in the file's order: compressed members are read once. 1: there is none. */
+static int next_piece(struct cut *k, struct piece *p)
+{
+    struct twin_tensors *f = k->c->tensors;
+    *p = (struct piece){.tensor = k->next, .data = p->data};
+    if (k->next == k->c->count)
+        return 1;
+    const struct twin_tensors_entry *e = twin_tensors_at(f, k->next);
     if (e->unreadable)
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "tensor %s (%s): %s", e->name, e->stored_as, e->unreadable);
-    begin(s, "twinrun.tensor/1");
-    take_text(s, e->name);
-    take_text(s, twin_dtype_name(e->dtype));
-    take(s, &ndim, sizeof ndim);
-    for (uint32_t i = 0; i < e->ndim; i++)
-        take(s, &e->shape[i], sizeof e->shape[i]);
-    for (uint64_t at = 0, n; at < e->count; at += n) {
-        n = e->count - at < most ? e->count - at : most;
-        int rc = twin_tensors_read(f, t->index, at, n, chunk, err);
-        if (rc)
-            return rc;
-        take(s, chunk, n * size);
+        return twin_error_set(k->err, TWIN_EUNSUPPORTED, "tensor %s (%s): %s", e->name, e->stored_as, e->unreadable);
+    const uint64_t size = e->count ? e->bytes / e->count : 1, most = TWIN_CONTENT_PIECE / size, n = e->count - k->at < most ? e->count - k->at : most;
+    int rc = twin_tensors_read(f, k->next, k->at, n, p->data, k->err);
+    p->bytes = n * size;
+    k->at += n;
+    p->last = k->at == e->count;
+    if (p->last) {
+        k->next++;
+        k->at = 0;
     }
-    return end(s, t->digest, t->sha256, err);
+    return rc;
+}
+
+static void deliver(struct cut *k, const struct piece *p, const unsigned char digest[32], size_t *open)
+{
+    if (*open != p->tensor)
+        begin_tensor(k, *open = p->tensor);
+    if (p->bytes)
+        tw_sha256_add(&k->whole, digest, 32);
+    if (p->last)
+        end_tensor(k, p->tensor);
+}
+
+static int digest_tensors(struct cut *k)
+{
+    unsigned char digest[2][32];
+    size_t open = SIZE_MAX;
+    for (;;) {
+        int rc = next_piece(k, &k->piece[0]), other = rc == 0 ? next_piece(k, &k->piece[1]) : 1;
+        if (rc < 0 || other < 0)
+            return rc < 0 ? rc : other;
+        if (rc == 1)
+            return k->failed ? twin_error_set(k->err, TWIN_ENOMEM, "SHA-256 failed") : 0;
+        k->failed |= !tw_sha256_begin(&k->sha[0]) || !tw_sha256_begin(&k->sha[1]);
+        tw_sha256_add_two(&k->sha[0], k->piece[0].data, k->piece[0].bytes, &k->sha[1], k->piece[1].data, k->piece[1].bytes);
+        k->failed |= !tw_sha256_end(&k->sha[0], digest[0]) || !tw_sha256_end(&k->sha[1], digest[1]);
+        deliver(k, &k->piece[0], digest[0], &open);
+        if (other == 0)
+            deliver(k, &k->piece[1], digest[1], &open);
+    }
 }
 
 static int by_name(const void *x, const void *y)
@@ -101,53 +203,111 @@ static int by_name(const void *x, const void *y)
     return strcmp(a->entry->name, b->entry->name);
 }
 
-static int digest_all(struct sha *s, struct twin_content *c, char *chunk, struct twin_error *err)
+static int digest_all(struct twin_content *c, struct twin_error *err)
 {
+    struct cut k = {.c = c, .err = err, .piece = {{.data = tw_malloc(TWIN_CONTENT_PIECE)}, {.data = tw_malloc(TWIN_CONTENT_PIECE)}}};
     unsigned char digest[32];
-    int rc = 0;
-    for (size_t i = 0; i < c->count && rc == 0; i++) { /* in the file's order: compressed members are read once */
-        c->tensor[i].entry = twin_tensors_at(c->tensors, i);
-        c->tensor[i].index = i;
-        rc = digest_tensor(s, c->tensors, &c->tensor[i], chunk, err);
+    int rc = k.piece[0].data && k.piece[1].data ? digest_tensors(&k) : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests");
+    if (rc == 0) {
+        qsort(c->tensor, c->count, sizeof *c->tensor, by_name);
+        bool fine = tw_sha256_begin(&k.whole);
+        tw_sha256_add(&k.whole, "twinrun.content/2", sizeof "twinrun.content/2");
+        for (size_t i = 0; i < c->count; i++)
+            tw_sha256_add(&k.whole, c->tensor[i].digest, sizeof c->tensor[i].digest);
+        fine = tw_sha256_end(&k.whole, digest) && fine;
+        rc = fine ? 0 : twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
+        tw_hex(digest, 32, c->content);
     }
-    if (rc)
-        return rc;
-    qsort(c->tensor, c->count, sizeof *c->tensor, by_name);
-    begin(s, "twinrun.content/1");
-    for (size_t i = 0; i < c->count; i++)
-        take(s, c->tensor[i].digest, sizeof c->tensor[i].digest);
-    return end(s, digest, c->content, err);
+    for (int i = 0; i < 2; i++) {
+        tw_free(k.piece[i].data);
+        tw_sha256_free(&k.sha[i]);
+    }
+    tw_sha256_free(&k.whole);
+    return rc;
+}
+
+/* ---- what is no tensor */
+
+static int value_by_name(const void *x, const void *y)
+{
+    const struct twin_tensors_value *a = *(const struct twin_tensors_value *const *)x, *b = *(const struct twin_tensors_value *const *)y;
+    const int order = strcmp(a->name, b->name);
+    return order ? order : (a > b) - (a < b); /* two of one name: in the file's order */
+}
+
+static void take_value(struct tw_sha256 *s, const struct twin_tensors_value *v)
+{
+    const uint64_t n = v->text_bytes;
+    take_text(s, v->name);
+    tw_sha256_add(s, &"ntifsbcoe"[v->kind], 1);
+    if (v->kind == TWIN_VALUE_TRUTH || v->kind == TWIN_VALUE_INT)
+        tw_sha256_add(s, &v->number, sizeof v->number);
+    else if (v->kind == TWIN_VALUE_FLOAT)
+        tw_sha256_add(s, &v->real, sizeof v->real);
+    else if (v->kind != TWIN_VALUE_NONE) {
+        tw_sha256_add(s, &n, sizeof n);
+        tw_sha256_add(s, v->text, n);
+    }
+}
+
+static int digest_values(struct twin_content *c, struct twin_error *err)
+{
+    struct tw_sha256 s = {0};
+    unsigned char digest[32];
+    c->value_count = twin_tensors_value_count(c->tensors);
+    c->value = tw_calloc(c->value_count + 1, sizeof *c->value);
+    bool fine = c->value && tw_sha256_begin(&s);
+    for (size_t i = 0; i < c->value_count && fine; i++)
+        c->value[i] = twin_tensors_value_at(c->tensors, i);
+    if (fine) {
+        qsort(c->value, c->value_count, sizeof *c->value, value_by_name);
+        tw_sha256_add(&s, "twinrun.values/1", sizeof "twinrun.values/1");
+        for (size_t i = 0; i < c->value_count; i++)
+            take_value(&s, c->value[i]);
+        fine = tw_sha256_end(&s, digest);
+    }
+    tw_sha256_free(&s);
+    if (!fine)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu values", c->value_count);
+    tw_hex(digest, 32, c->values);
+    return 0;
 }
 
 int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
 {
-    struct sha s = {.ctx = EVP_MD_CTX_new()};
-    struct whole whole = {.path = path, .sha = {.ctx = EVP_MD_CTX_new()}, .chunk = tw_malloc(CHUNK), .err = TWIN_ERROR_INIT};
-    char *chunk = tw_malloc(CHUNK);
-    pthread_t thread;
+    struct whole whole;
+    pthread_t reader, digester;
     *out = (struct twin_content){0};
-    int rc = twin_tensors_open(path, &out->tensors, err);
+    int rc = twin_tensors_open_all(path, &out->tensors, err);
+    if (rc)
+        return rc;
+    out->count = twin_tensors_count(out->tensors);
+    out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
+    rc = whole_init(&whole, path, err);
+    rc = rc ? rc : digest_values(out, err);
+    if (rc == 0 && !out->tensor)
+        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+    if (rc == 0 && pthread_create(&reader, NULL, read_file, &whole) != 0)
+        rc = twin_error_set(err, TWIN_EIO, "no thread to read %s with", path);
     if (rc == 0) {
-        out->count = twin_tensors_count(out->tensors);
-        out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
-        if (!s.ctx || !whole.sha.ctx || !whole.chunk || !chunk || !out->tensor)
-            rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
-    }
-    if (rc == 0) {
-        const bool beside = pthread_create(&thread, NULL, digest_file, &whole) == 0;
-        rc = digest_all(&s, out, chunk, err);
+        const bool beside = pthread_create(&digester, NULL, digest_file, &whole) == 0;
+        rc = digest_all(out, err);
+        if (rc) { /* the rest of the file is not needed */
+            pthread_mutex_lock(&whole.lock);
+            whole.stop = true;
+            pthread_cond_broadcast(&whole.moved);
+            pthread_mutex_unlock(&whole.lock);
+        }
         if (beside)
-            pthread_join(thread, NULL);
+            pthread_join(digester, NULL);
         else
             digest_file(&whole);
+        pthread_join(reader, NULL);
         rc = rc ? rc : whole.err.code ? twin_error_set(err, whole.err.code, "%s", whole.err.message) : 0;
         out->file_bytes = whole.bytes;
         memcpy(out->file, whole.hex, sizeof out->file);
     }
-    tw_free(chunk);
-    tw_free(whole.chunk);
-    EVP_MD_CTX_free(s.ctx);
-    EVP_MD_CTX_free(whole.sha.ctx);
+    whole_fini(&whole);
     if (rc)
         twin_content_free(out);
     return rc;
@@ -157,6 +317,7 @@ void twin_content_free(struct twin_content *c)
 {
     twin_tensors_close(c->tensors);
     tw_free(c->tensor);
+    tw_free(c->value);
     *c = (struct twin_content){0};
 }
 
@@ -205,6 +366,30 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
             return rc;
         visits++;
         if (visit(user, &d) != 0)
+            break;
+    }
+    return visits;
+}
+
+static bool same_value(const struct twin_tensors_value *a, const struct twin_tensors_value *b)
+{
+    return a->kind == b->kind && a->number == b->number && memcmp(&a->real, &b->real, sizeof a->real) == 0 && a->text_bytes == b->text_bytes &&
+           (a->text_bytes == 0 || memcmp(a->text, b->text, a->text_bytes) == 0);
+}
+
+long twin_content_compare_values(const struct twin_content *a, const struct twin_content *b,
+                                 int (*visit)(void *, const struct twin_tensors_value *, const struct twin_tensors_value *), void *user)
+{
+    long visits = 0;
+    for (size_t i = 0, j = 0; i < a->value_count || j < b->value_count;) {
+        const struct twin_tensors_value *x = i < a->value_count ? a->value[i] : NULL, *y = j < b->value_count ? b->value[j] : NULL;
+        const int order = !x ? 1 : !y ? -1 : strcmp(x->name, y->name);
+        i += order <= 0;
+        j += order >= 0;
+        if (order == 0 && same_value(x, y))
+            continue;
+        visits++;
+        if (visit(user, order <= 0 ? x : NULL, order >= 0 ? y : NULL) != 0)
             break;
     }
     return visits;

@@ -10,10 +10,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -27,127 +26,6 @@
 enum { START_MS = 250, END_MS = 20000, NICE = 10 };
 
 struct packet { char what; int64_t number; };
-
-/* ---- values */
-
-json_t *tw_pv_bytes(const char *s)
-{
-    json_t *v = s ? json_string(s) : json_null();
-    if (v)
-        return v;
-    size_t n = strlen(s);
-    char *hex = tw_malloc(2 * n + 1);
-    if (!hex)
-        return NULL;
-    tw_hex(s, n, hex);
-    v = json_pack("{s:s}", "hex", hex);
-    tw_free(hex);
-    return v;
-}
-
-json_t *tw_pv_text(const struct tw_collector *c, const char *s)
-{
-    char *safe = s ? twin_redact(c->redactor, s, NULL) : NULL;
-    json_t *v = s && !safe ? NULL : tw_pv_bytes(safe);
-    tw_free(safe);
-    return v;
-}
-
-void tw_pv_put(json_t *object, const char *key, json_t *value)
-{
-    json_object_set_new(object, key, value);
-}
-
-void tw_pv_add(json_t *list, json_t *value)
-{
-    json_array_append_new(list, value);
-}
-
-void tw_pv_note(struct tw_collector *c, const char *format, ...)
-{
-    char text[600];
-    va_list ap;
-    va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
-    va_end(ap);
-    tw_pv_add(c->notes, tw_pv_text(c, text));
-}
-
-const char *tw_pv_variable(char *const *env, const char *name)
-{
-    size_t n = strlen(name);
-    for (; env && *env; env++)
-        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
-            return *env + n + 1;
-    return NULL;
-}
-
-char *tw_pv_read(const char *path, size_t cap)
-{
-    char *text = NULL;
-    size_t n = 0;
-    if (tw_read_file(path, cap, &text, &n, NULL) != 0)
-        return NULL;
-    while (n && (text[n - 1] == '\n' || text[n - 1] == '\0'))
-        text[--n] = '\0';
-    return text;
-}
-
-json_t *tw_pv_line(const char *path)
-{
-    char *text = tw_pv_read(path, 1 << 16);
-    if (!text)
-        return NULL;
-    text[strcspn(text, "\n")] = '\0';
-    json_t *v = tw_pv_bytes(text);
-    tw_free(text);
-    return v;
-}
-
-void tw_pv_sha256_of(const void *data, size_t n, char hex[65])
-{
-    unsigned char digest[32];
-    hex[0] = '\0';
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) == 1)
-        tw_hex(digest, sizeof digest, hex);
-}
-
-int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[65], uint64_t *bytes, const char **why)
-{
-    enum { ROOM = 1 << 20 };
-    struct stat st;
-    unsigned char digest[32];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    char *chunk = NULL;
-    EVP_MD_CTX *ctx = NULL;
-    uint64_t at = 0;
-    hex[0] = '\0';
-    *why = fd < 0 ? strerror(errno) : fstat(fd, &st) != 0 ? strerror(errno) : !S_ISREG(st.st_mode) ? "not a regular file" : NULL;
-    if (!*why && cap && (uint64_t)st.st_size > cap)
-        *why = "too large";
-    if (!*why && (!(chunk = tw_malloc(ROOM)) || !(ctx = EVP_MD_CTX_new()) || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1))
-        *why = "out of memory";
-    while (!*why) {
-        ssize_t n = tw_pread_all(fd, chunk, ROOM, at);
-        if (n < 0)
-            *why = strerror(errno);
-        else if (EVP_DigestUpdate(ctx, chunk, (size_t)n) != 1)
-            *why = "out of memory";
-        else if (deadline_ns && tw_monotonic_ns() > deadline_ns)
-            *why = "no time left to hash it";
-        at += n > 0 ? (uint64_t)n : 0;
-        if (n < ROOM || at > (uint64_t)st.st_size + ROOM) /* one that grows while it is read ends somewhere */
-            break;
-    }
-    if (!*why && EVP_DigestFinal_ex(ctx, digest, NULL) == 1)
-        tw_hex(digest, sizeof digest, hex);
-    *bytes = at;
-    EVP_MD_CTX_free(ctx);
-    tw_free(chunk);
-    if (fd >= 0)
-        close(fd);
-    return *why ? -1 : 0;
-}
 
 /* ---- writing */
 
@@ -180,18 +58,19 @@ static void say(int fd, char what)
 static bool told_to_end(struct tw_collector *c, int fd, int timeout_ms)
 {
     struct pollfd p = {fd, POLLIN, 0};
-    while (poll(&p, 1, timeout_ms) > 0) {
+    while (!c->ended && poll(&p, 1, timeout_ms) > 0) {
         struct packet said;
         ssize_t n = recv(fd, &said, sizeof said, 0);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n != sizeof said || said.what == 'E')
-            return true;
+        c->ended |= n != sizeof said || said.what == 'E';
+        if (c->ended)
+            break;
         if (said.what == 'P')
             c->job = (pid_t)said.number;
         timeout_ms = 0;
     }
-    return false;
+    return c->ended;
 }
 
 /* Nothing of the launcher's stays open here: an end of its pipes held by us would keep somebody waiting. */
@@ -252,7 +131,7 @@ static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
     tw_pv_put(c->root, "environment", tw_pv_environment(c));
     tw_pv_put(c->root, "accelerators", tw_pv_accelerators(c));
     tw_pv_put(c->root, "packages", tw_pv_packages(c));
-    tw_pv_untracked(code);
+    tw_pv_code_later(c, code);
     write_record(c, false);
     /* Libraries are hashed while the job runs; ranks may come late. At the end all are asked for. */
     static const int pauses_ms[] = {300, 1000, 4000, 20000, 60000};
@@ -310,7 +189,8 @@ static void before(void *user, const struct twin_run *run, const char *home, cha
     if (w->pid == 0) {
         struct tw_collector c = {.run = run, .home = home, .env = env, .root = json_object(), .notes = json_array()};
         leave_launcher(ends[1]);
-        c.from = tw_path_absolute(".", NULL);
+        char from[PATH_MAX];
+        c.from = getcwd(from, sizeof from) ? from : NULL;
         if (!c.root || !c.notes || !c.from || twin_redactor_open(home, &c.redactor, NULL) != 0)
             _exit(1);
         if (w->before_dir)

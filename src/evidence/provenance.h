@@ -5,6 +5,7 @@
  * Inside of provenance. One process per run, the collector, makes the record; each subject has a file:
  *
  *   provenance.c              the collector's life               provenance_ask.c          other programs, with a limit
+ *   provenance_values.c       values of the record
  *   provenance_code.c         git                                provenance_command.c      programs, entry point, configuration files
  *   provenance_environment.c  machine and system                 provenance_packages.c     dpkg, pip, conda
  *   provenance_accelerators.c NVML                               provenance_libraries.c    mapped files and their digests
@@ -32,6 +33,7 @@ struct tw_collector {
     json_t *root, *notes;
     json_t *before;               /* record of an earlier run of this process; NULL: none */
     pid_t job;                    /* 0: not started */
+    bool ended;                   /* the launcher said so, or is gone */
 };
 
 /* ---- values */
@@ -66,8 +68,8 @@ struct tw_ask {
 bool tw_ask(struct tw_ask *a); /* true: it ended by itself with 0 */
 
 /* ---- subjects: each returns its part of the record */
-json_t *tw_pv_code(struct tw_collector *c);              /* before the job: all but the untracked files */
-void tw_pv_untracked(json_t *code);
+json_t *tw_pv_code(struct tw_collector *c);              /* before the job */
+void tw_pv_code_later(struct tw_collector *c, json_t *code); /* remotes, untracked files */
 json_t *tw_pv_programs(struct tw_collector *c);
 json_t *tw_pv_config(struct tw_collector *c);
 json_t *tw_pv_data(struct tw_collector *c);

@@ -154,16 +154,21 @@ static const char *path_in(const char *line)
     return p;
 }
 
-static json_t *changed(const char *text, size_t n, json_t *o)
+/* Lines that end in NUL: "# branch.oid <commit>", "# branch.head <name>", then what is changed. `moved` gets the submodules at another commit. */
+static void changed(const char *text, size_t n, json_t *o, json_t *moved)
 {
     json_t *list = json_array();
     size_t count = 0;
     for (const char *line = text, *end = text + n; line < end; line += strlen(line) + 1) {
         const char *path = path_in(line);
-        if (strncmp(line, "# branch.head ", 14) == 0)
+        if (tw_starts(line, "# branch.head "))
             tw_pv_put(o, "branch", strcmp(line + 14, "(detached)") == 0 ? json_null() : tw_pv_bytes(line + 14));
+        if (tw_starts(line, "# branch.oid "))
+            tw_pv_put(o, "commit", line[13] == '(' ? json_null() : tw_pv_bytes(line + 13));
         if (!path)
             continue;
+        if (line[5] == 'S' && line[6] == 'C')
+            tw_pv_put(moved, path, json_true());
         if (count++ < DIRTY_SHOWN)
             tw_pv_add(list, json_pack("{s:s#, s:o}", "state", line + 2, 2, "path", tw_pv_bytes(path)));
         if (*line == '2') /* the old path follows */
@@ -172,13 +177,12 @@ static json_t *changed(const char *text, size_t n, json_t *o)
     tw_pv_put(o, "dirty", json_boolean(count > 0));
     tw_pv_put(o, "changed", list);
     tw_pv_put(o, "changed_count", json_integer((json_int_t)count));
-    return list;
 }
 
 static json_t *repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs);
 
-/* Each with its own state; `git submodule status` prints "+<commit> <path> (<describe>)". */
-static json_t *submodules(struct tw_collector *c, const char *top, int depth, size_t *diffs)
+/* Each with its own state, by the paths in .gitmodules. */
+static json_t *submodules(struct tw_collector *c, const char *top, int depth, size_t *diffs, const json_t *moved)
 {
     struct tw_ask a;
     char *save = NULL;
@@ -188,95 +192,110 @@ static json_t *submodules(struct tw_collector *c, const char *top, int depth, si
     tw_free(modules);
     if (!any || depth >= DEPTH_MAX)
         return list;
-    if (GIT(&a, top, LIMIT_S, 1 << 20, "submodule", "status"))
+    if (GIT(&a, top, LIMIT_S, 1 << 20, "config", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"))
         for (char *line = strtok_r(a.out, "\n", &save); line && json_array_size(list) < SUBMODULES_MAX; line = strtok_r(NULL, "\n", &save)) {
-            char *path = strchr(line + 1, ' '), *describe = path ? strrchr(path + 1, '(') : NULL;
-            if (!path)
-                continue;
-            *path++ = '\0';
-            if (describe && describe > path && *line != '-')
-                describe[-1] = '\0';
-            char *dir = tw_path_join(top, path);
-            json_t *o = *line == '-' || !dir ? json_object() : repository(c, dir, depth + 1, diffs);
-            tw_pv_put(o, "path", tw_pv_bytes(path));
-            tw_pv_put(o, "pinned_commit_matches", json_boolean(*line == ' '));
-            if (*line == '-')
-                tw_pv_put(o, "why", json_string("not initialised"));
-            tw_pv_add(list, o);
+            char *path = strstr(line, ".path ");
+            char *dir = path ? tw_path_join(top, path + 6) : NULL, *git_of = dir ? tw_path_join(dir, ".git") : NULL;
+            bool there = git_of && access(git_of, F_OK) == 0;
+            if (dir && path[6] != '/' && !strstr(path + 6, "..")) {
+                json_t *o = there ? repository(c, dir, depth + 1, diffs) : json_pack("{s:s}", "why", "not initialised");
+                tw_pv_put(o, "path", tw_pv_bytes(path + 6));
+                tw_pv_put(o, "pinned_commit_matches", there ? json_boolean(!json_object_get(moved, path + 6)) : json_null());
+                tw_pv_add(list, o);
+            }
+            tw_free(git_of);
             tw_free(dir);
         }
-    else
-        tw_pv_note(c, "the submodules are not known: %s", a.late ? "git gave no answer in time" : a.complaint);
     tw_free(a.out);
     return list;
 }
 
+static void refuse(struct tw_collector *c, const struct tw_ask *a, json_t *o)
+{
+    const char *why = a->missing                                      ? "git is not installed"
+                      : a->late                                       ? "git gave no answer in time"
+                      : a->full                                       ? "git named too many files"
+                      : strstr(a->complaint, "not a git repository") ? "not in a git repository"
+                                                                      : NULL;
+    tw_pv_put(o, "commit", json_null());
+    tw_pv_put(o, "why", why ? json_string(why) : tw_pv_text(c, a->complaint));
+}
+
+/* As few calls as will do: each takes some milliseconds, and the job waits. */
 static json_t *repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs)
 {
     struct tw_ask a;
     char file[32];
-    json_t *o = json_object();
-    bool born = GIT(&a, dir, LIMIT_S, 4096, "rev-parse", "HEAD", "HEAD^{tree}");
-    char *tree = born ? strchr(a.out, '\n') : NULL;
-    if (tree) {
-        *tree++ = '\0';
-        tree[strcspn(tree, "\n")] = '\0';
-    }
-    tw_pv_put(o, "commit", tw_pv_bytes(born ? a.out : NULL));
-    tw_pv_put(o, "tree", tw_pv_bytes(tree));
+    json_t *o = json_object(), *moved = json_object();
+    bool ok = GIT(&a, dir, LIMIT_S, STATUS_MAX, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=none");
+    if (ok)
+        changed(a.out, a.bytes, o, moved);
+    else
+        refuse(c, &a, o);
     tw_free(a.out);
-    tw_pv_put(o, "remotes", remotes(c, dir));
-    if (!GIT(&a, dir, LIMIT_S, STATUS_MAX, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=none")) {
-        tw_pv_put(o, "why", a.late ? json_string("git status gave no answer in time") : tw_pv_text(c, a.complaint));
-        tw_pv_put(o, "dirty", json_null());
-    } else {
-        changed(a.out, a.bytes, o);
+    if (!ok) {
+        json_decref(moved);
+        return o;
+    }
+    const bool born = json_is_string(json_object_get(o, "commit"));
+    if (born ? GIT(&a, dir, LIMIT_S, 65536, "rev-parse", "--show-toplevel", "HEAD^{tree}") : GIT(&a, dir, LIMIT_S, 65536, "rev-parse", "--show-toplevel")) {
+        char *tree = strchr(a.out, '\n');
+        if (tree)
+            *tree++ = '\0';
+        if (tree)
+            tree[strcspn(tree, "\n")] = '\0';
+        tw_pv_put(o, "top", tw_pv_bytes(a.out));
+        tw_pv_put(o, "tree", tw_pv_bytes(born ? tree : NULL));
     }
     tw_free(a.out);
-    if (json_is_true(json_object_get(o, "dirty"))) {
+    const char *top = json_string_value(json_object_get(o, "top"));
+    if (top && json_is_true(json_object_get(o, "dirty"))) {
         snprintf(file, sizeof file, *diffs ? "code.%zu.diff" : "code.diff", *diffs);
         ++*diffs;
         char *empty = NULL;
         if (!born && GIT(&a, dir, LIMIT_S, 4096, "hash-object", "-t", "tree", "/dev/null"))
             empty = first_line(&a);
-        tw_pv_put(o, "diff", difference(c, dir, born ? "HEAD" : empty ? empty : "HEAD", file));
+        tw_pv_put(o, "diff", difference(c, top, empty ? empty : "HEAD", file));
         tw_free(empty);
     }
-    tw_pv_put(o, "submodules", submodules(c, dir, depth, diffs));
+    tw_pv_put(o, "submodules", top ? submodules(c, top, depth, diffs, moved) : json_array());
+    json_decref(moved);
     return o;
 }
 
 json_t *tw_pv_code(struct tw_collector *c)
 {
-    struct tw_ask a;
     size_t diffs = 0;
-    json_t *o;
     setenv("GIT_TERMINAL_PROMPT", "0", 1);
     setenv("GIT_OPTIONAL_LOCKS", "0", 1);
     setenv("GIT_NO_LAZY_FETCH", "1", 1);
     setenv("LC_ALL", "C", 1);
-    bool inside = GIT(&a, c->from, LIMIT_S, 65536, "rev-parse", "--show-toplevel");
-    char *complaint = inside ? NULL : a.missing ? tw_strdup("git is not installed") : a.late ? tw_strdup("git gave no answer in time") : tw_strdup(a.complaint);
-    char *top = first_line(&a);
-    o = inside && top ? repository(c, top, 0, &diffs) : json_pack("{s:n}", "commit");
-    tw_pv_put(o, "top", inside ? tw_pv_bytes(top) : json_null());
-    if (!inside)
-        tw_pv_put(o, "why", tw_pv_text(c, complaint && strstr(complaint, "not a git repository") ? "not in a git repository" : complaint));
-    tw_free(complaint);
-    tw_free(top);
-    return o;
+    return repository(c, c->from, 0, &diffs);
 }
 
-/* ---- untracked files: beside the job, since there may be very many */
+/* ---- what the job does not change, or what may take long: beside the job */
 
-void tw_pv_untracked(json_t *code)
+static void all_remotes(struct tw_collector *c, json_t *code, const char *top)
+{
+    json_t *module;
+    size_t i;
+    tw_pv_put(code, "remotes", remotes(c, top));
+    json_array_foreach(json_object_get(code, "submodules"), i, module)
+        if (json_string_value(json_object_get(module, "top")))
+            all_remotes(c, module, json_string_value(json_object_get(module, "top")));
+}
+
+void tw_pv_code_later(struct tw_collector *c, json_t *code)
 {
     struct tw_ask a;
     uint64_t hashed = 0;
     const char *top = json_string_value(json_object_get(code, "top"));
     json_t *list = json_array();
-    if (!top || !list)
+    if (!top || !list) {
+        json_decref(list);
         return;
+    }
+    all_remotes(c, code, top);
     bool ok = GIT(&a, top, UNTRACKED_S, LIST_MAX, "ls-files", "--others", "--exclude-standard", "-z");
     bool more = a.late || a.full;
     for (const char *path = a.out, *end = a.out + a.bytes; path && path < end; path += strlen(path) + 1) {

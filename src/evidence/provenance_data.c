@@ -84,6 +84,17 @@ static bool is_address(const char *s)
     return sign && sign > s && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-") == (size_t)(sign - s);
 }
 
+/* Configuration files have their own place, and a digest of what they say. */
+static bool is_config(const struct tw_collector *c, const char *path)
+{
+    json_t *item;
+    size_t i;
+    json_array_foreach(json_object_get(json_object_get(c->root, "config"), "files"), i, item)
+        if (json_string_value(json_object_get(item, "path")) && strcmp(json_string_value(json_object_get(item, "path")), path) == 0)
+            return true;
+    return false;
+}
+
 json_t *tw_pv_data(struct tw_collector *c)
 {
     json_t *o = json_object(), *named = json_array(), *verified = json_array(), *entry = json_object_get(json_object_get(c->root, "programs"), "entry");
@@ -93,7 +104,7 @@ json_t *tw_pv_data(struct tw_collector *c)
         const char *path = sign && (word[0] == '-' || strchr(sign, '/')) ? sign + 1 : word;
         if (is_address(path))
             tw_pv_add(named, json_pack("{s:s, s:o}", "kind", "address", "path", tw_pv_text(c, path)));
-        else if (*path && *path != '-' && !(script && strcmp(path, script) == 0))
+        else if (*path && *path != '-' && !(script && strcmp(path, script) == 0) && !is_config(c, path))
             tw_pv_add(named, data_item(c, path));
     }
     tw_pv_put(o, "named", named);

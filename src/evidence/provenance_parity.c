@@ -128,7 +128,34 @@ int twin_provenance_parity(const struct json_t *record, struct twin_world_differ
     return tw_differences_finish(&p.d, err);
 }
 
+char *twin_provenance_parity_summary(const struct twin_run *run)
+{
+    struct twin_world_differences d = {0};
+    json_t *p = NULL;
+    char *line = NULL;
+    size_t n = 0;
+    if (twin_provenance_load(run->dir, &p, NULL) == 0 && twin_provenance_parity(p, &d, NULL) == 0)
+        while (n < d.count && d.item[n].power <= TWIN_POWER_MEDIUM) /* sorted */
+            n++;
+    if (n)
+        line = tw_printf("the ranks had different worlds: %s: %s, the others: %s%s", d.item[0].what, d.item[0].b ? d.item[0].b : "not there",
+                         d.item[0].a ? d.item[0].a : "not there", n > 1 ? "; and more (twinrun show --provenance)" : "");
+    twin_world_differences_free(&d);
+    json_decref(p);
+    return line;
+}
+
 /* ---- many runs in one line */
+
+/* A file that the job itself writes: an output, though its command names it. */
+static bool is_written(const struct twin_run *run, const char *path)
+{
+    path += tw_starts(path, "./") ? 2 : 0;
+    for (size_t i = 0; i < run->file_count; i++)
+        if (strcmp(run->files[i].path, path) == 0)
+            return true;
+    return false;
+}
 
 char *twin_provenance_summary(const struct twin_run *const *runs, size_t count)
 {
@@ -144,7 +171,8 @@ char *twin_provenance_summary(const struct twin_run *const *runs, size_t count)
             size_t shown = 0, all = 0;
             for (size_t k = 0; k < d.count; k++) {
                 /* What the job does with its generators is its result, and what its command says is known to who typed it. */
-                if (d.item[k].power > TWIN_POWER_MEDIUM || strcmp(d.item[k].group, "seeds") == 0 || strcmp(d.item[k].what, "command") == 0)
+                if (d.item[k].power != TWIN_POWER_HIGH || strcmp(d.item[k].group, "seeds") == 0 || strcmp(d.item[k].what, "command") == 0 ||
+                    is_written(runs[0], d.item[k].what))
                     continue;
                 if (shown < 3)
                     tw_buf_printf(&b, "%s%s", shown++ ? ", " : "", d.item[k].what);

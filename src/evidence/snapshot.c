@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "snapshot.h"
+#include "layout.h"
 
 #include "base.h"
 
@@ -143,6 +143,8 @@ static int take(const char *dir, const struct twin_snapshot_options *o, const st
         l.count = 0;
         rc = tw_snapshot_seal(out, err);
     }
+    if (rc == 0 && !like)
+        rc = tw_layout_add_ids(out, dir, err);
     tw_listing_free(&l);
     if (rc)
         twin_snapshot_free(out);

@@ -190,7 +190,7 @@ static int file_line(struct reader *r, const char *line, size_t n)
     for (size_t i = 0; i < 64 && fine; i += 2) {
         const int high = hex_digit(p[i]), low = hex_digit(p[i + 1]);
         fine = high >= 0 && low >= 0;
-        digest[i / 2] = (unsigned char)(high << 4 | low);
+        digest[i / 2] = fine ? (unsigned char)(high << 4 | low) : 0;
     }
     size_t m = fine ? n - (size_t)(name - line) : 0;
     if (m == 3 && memcmp(name, "./-", 3) == 0) {

@@ -49,6 +49,10 @@ void *tw_arena(struct twin_tensors *f, size_t bytes);
 char *tw_arena_text(struct twin_tensors *f, const char *s, size_t n);
 int tw_tensors_skip(struct twin_tensors *f, const char *name); /* the first 64 different names are kept; copied */
 
+bool tw_tensors_wants_values(const struct twin_tensors *f);
+/* Appends; name and text are copied. */
+int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v, struct twin_error *err);
+
 const struct tw_source *tw_tensors_source(const struct twin_tensors *f);
 
 /* ---- reading packed pieces (piece.c) */

@@ -69,6 +69,20 @@ static int by_begin(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
+static int add_metadata(struct twin_tensors *f, json_t *j, struct twin_error *err)
+{
+    const char *key;
+    json_t *v;
+    int rc = 0;
+    json_object_foreach(j, key, v) {
+        char *name = tw_tensors_wants_values(f) && rc == 0 && json_is_string(v) ? tw_printf("__metadata__/%s", key) : NULL;
+        if (name)
+            rc = tw_tensors_value(f, &(struct twin_tensors_value){.name = name, .kind = TWIN_VALUE_TEXT, .text = json_string_value(v), .text_bytes = json_string_length(v)}, err);
+        tw_free(name);
+    }
+    return rc;
+}
+
 static int add_all(struct twin_tensors *f, json_t *header, uint64_t data, struct twin_error *err)
 {
     const char *name;
@@ -79,8 +93,7 @@ static int add_all(struct twin_tensors *f, json_t *header, uint64_t data, struct
     json_object_foreach(header, name, j) {
         if (rc != 0)
             break;
-        if (strcmp(name, "__metadata__") != 0)
-            rc = add_tensor(f, name, j, data, &range[n++], err);
+        rc = strcmp(name, "__metadata__") == 0 ? add_metadata(f, j, err) : add_tensor(f, name, j, data, &range[n++], err);
     }
     if (rc == 0)
         qsort(range, n, sizeof *range, by_begin);

@@ -29,6 +29,9 @@ struct twin_tensors {
     enum twin_tensors_kind kind;
     struct stored *tensor;
     size_t count, room;
+    struct twin_tensors_value *value;
+    size_t values, value_room;
+    bool wants_values;
     const char **skipped;
     size_t skipped_count;
     size_t *by_place; /* hash table of first entries, index + 1, by what they show */
@@ -86,6 +89,30 @@ int tw_tensors_skip(struct twin_tensors *f, const char *name)
     if (!copy)
         return TWIN_ENOMEM;
     f->skipped[f->skipped_count++] = copy;
+    return 0;
+}
+
+bool tw_tensors_wants_values(const struct twin_tensors *f)
+{
+    return f->wants_values;
+}
+
+int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v, struct twin_error *err)
+{
+    if (f->values == f->value_room) {
+        const size_t room = f->value_room ? 2 * f->value_room : 64;
+        struct twin_tensors_value *grown = tw_reallocarray(f->value, room, sizeof *grown);
+        if (!grown)
+            return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", f->source.name);
+        f->value = grown;
+        f->value_room = room;
+    }
+    struct twin_tensors_value copy = *v;
+    copy.name = tw_arena_text(f, v->name, strlen(v->name));
+    copy.text = v->text ? tw_arena_text(f, v->text, v->text_bytes) : NULL;
+    if (!copy.name || (v->text && !copy.text))
+        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", f->source.name);
+    f->value[f->values++] = copy;
     return 0;
 }
 
@@ -290,7 +317,7 @@ static int list(struct twin_tensors *f, struct twin_error *err)
     return unknown(&f->source, start, n, err);
 }
 
-static int open_source(const struct tw_source *s, struct twin_tensors **out, struct twin_error *err)
+static int open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err)
 {
     struct twin_tensors *f = tw_calloc(1, sizeof *f);
     int rc = 0;
@@ -301,6 +328,7 @@ static int open_source(const struct tw_source *s, struct twin_tensors **out, str
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
     }
     f->source = *s;
+    f->wants_values = values;
     f->source.name = tw_arena_text(f, s->name, strlen(s->name));
     if (!f->source.name) {
         f->source.name = "";
@@ -316,7 +344,7 @@ static int open_source(const struct tw_source *s, struct twin_tensors **out, str
     return 0;
 }
 
-int twin_tensors_open(const char *path, struct twin_tensors **out, struct twin_error *err)
+static int open_path(const char *path, bool values, struct twin_tensors **out, struct twin_error *err)
 {
     struct stat st;
     struct tw_source s = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .name = path}; /* a FIFO must not hold us up */
@@ -333,13 +361,29 @@ int twin_tensors_open(const char *path, struct twin_tensors **out, struct twin_e
         return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, found %s", path, S_ISDIR(st.st_mode) ? "a folder" : "a device, pipe or socket");
     }
     s.size = (uint64_t)st.st_size;
-    return open_source(&s, out, err);
+    return open_source(&s, values, out, err);
+}
+
+int twin_tensors_open(const char *path, struct twin_tensors **out, struct twin_error *err)
+{
+    return open_path(path, false, out, err);
+}
+
+int twin_tensors_open_all(const char *path, struct twin_tensors **out, struct twin_error *err)
+{
+    return open_path(path, true, out, err);
+}
+
+int twin_tensors_open_all_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err)
+{
+    const struct tw_source s = {.fd = -1, .memory = data, .size = bytes, .name = name};
+    return open_source(&s, true, out, err);
 }
 
 int twin_tensors_open_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err)
 {
     const struct tw_source s = {.fd = -1, .memory = data, .size = bytes, .name = name};
-    return open_source(&s, out, err);
+    return open_source(&s, false, out, err);
 }
 
 void twin_tensors_close(struct twin_tensors *f)
@@ -357,6 +401,7 @@ void twin_tensors_close(struct twin_tensors *f)
         tw_free(b);
     }
     tw_free(f->skipped);
+    tw_free(f->value);
     tw_free(f);
 }
 
@@ -381,6 +426,16 @@ size_t twin_tensors_count(const struct twin_tensors *f)
 const struct twin_tensors_entry *twin_tensors_at(const struct twin_tensors *f, size_t i)
 {
     return i < f->count ? &f->tensor[i].entry : NULL;
+}
+
+size_t twin_tensors_value_count(const struct twin_tensors *f)
+{
+    return f->values;
+}
+
+const struct twin_tensors_value *twin_tensors_value_at(const struct twin_tensors *f, size_t i)
+{
+    return i < f->values ? &f->value[i] : NULL;
 }
 
 size_t twin_tensors_skipped_count(const struct twin_tensors *f)

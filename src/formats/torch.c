@@ -219,11 +219,43 @@ static void append_key(struct tw_buf *b, const struct tw_node *key, uint32_t i)
 
 static int visit(struct walk *w, struct tw_node *n, int depth);
 
+/* A value that is no container, or `text` of kind, at the path. */
+static int add_value(struct walk *w, const struct tw_node *n, enum twin_value_kind kind, const char *text)
+{
+    struct twin_tensors_value v = {.name = w->path.len ? w->path.data : "value", .kind = kind, .text = text, .text_bytes = text ? strlen(text) : 0};
+    if (!tw_tensors_wants_values(w->file))
+        return 0;
+    if (n->kind == TW_TRUTH || n->kind == TW_INT)
+        v.number = n->number;
+    else if (n->kind == TW_FLOAT)
+        v.real = n->real;
+    else if (n->kind == TW_TEXT || n->kind == TW_OCTETS)
+        v.text = n->text, v.text_bytes = n->count;
+    w->names += strlen(v.name) + v.text_bytes;
+    if (w->names > MAX_NAMES)
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: its values are too many or too long", tw_tensors_source(w->file)->name);
+    return tw_tensors_value(w->file, &v, w->err);
+}
+
+static int add_leaf(struct walk *w, const struct tw_node *n)
+{
+    static const enum twin_value_kind kinds[] = {[TW_NONE] = TWIN_VALUE_NONE, [TW_TRUTH] = TWIN_VALUE_TRUTH, [TW_INT] = TWIN_VALUE_INT, [TW_FLOAT] = TWIN_VALUE_FLOAT,
+                                                 [TW_TEXT] = TWIN_VALUE_TEXT, [TW_OCTETS] = TWIN_VALUE_BYTES};
+    if (n->kind == TW_GLOBAL)
+        return add_value(w, n, TWIN_VALUE_CLASS, n->text);
+    if (n->kind == TW_LARGE || n->kind == TW_PERSISTENT)
+        return add_value(w, n, TWIN_VALUE_OPAQUE, n->kind == TW_LARGE ? "an integer beyond 64 bits" : "a storage");
+    return add_value(w, n, kinds[n->kind], NULL);
+}
+
 static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct tw_node *key, const char *format, uint32_t i)
 {
     size_t length = w->path.len;
-    if (n->kind < TW_TUPLE || n->kind == TW_GLOBAL || n->kind == TW_PERSISTENT)
-        return ++w->visits > MAX_VISITS ? twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values", tw_tensors_source(w->file)->name, MAX_VISITS) : 0;
+    const bool leaf = n->kind < TW_TUPLE || n->kind == TW_GLOBAL || n->kind == TW_PERSISTENT;
+    if (leaf && ++w->visits > MAX_VISITS)
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values", tw_tensors_source(w->file)->name, MAX_VISITS);
+    if (leaf && !tw_tensors_wants_values(w->file))
+        return 0;
     if (key)
         append_key(&w->path, key, i);
     else
@@ -232,6 +264,7 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     int rc = w->path.failed == TWIN_ELIMIT || w->names > MAX_NAMES
                  ? twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long", tw_tensors_source(w->file)->name)
              : w->path.failed ? no_memory(w)
+             : leaf           ? add_leaf(w, n)
                               : visit(w, n, depth);
     w->path.len = length;
     w->path.data[length] = '\0';
@@ -249,7 +282,7 @@ static int visit_object(struct walk *w, struct tw_node *n, int depth)
         return no_memory(w);
     if (f)
         f->noted = true;
-    int rc = 0;
+    int rc = add_value(w, n, TWIN_VALUE_OPAQUE, f && f->kind == TW_GLOBAL ? f->text : "an object of a class that is computed");
     for (uint32_t i = 1; rc == 0 && i < n->count; i++) /* a plain tuple of arguments: each for itself */
         for (uint32_t j = 0; rc == 0 && j < n->item[i]->count && n->item[i]->kind == TW_TUPLE; j++)
             rc = visit_at(w, n->item[i]->item[j], depth, NULL, "(%u)", j);
@@ -280,6 +313,8 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
             rc = visit_at(w, n->item[i], depth + 1, NULL, "[%u]", i);
     else if (n->kind == TW_OBJECT)
         rc = visit_object(w, n, depth + 1);
+    if (rc == 0 && n->count == 0 && depth > 0 && n->kind >= TW_TUPLE && n->kind <= TW_SET)
+        rc = add_value(w, n, TWIN_VALUE_EMPTY, n->kind == TW_DICT ? "{}" : "[]");
     n->on_path = false;
     return rc;
 }

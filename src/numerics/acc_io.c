@@ -34,13 +34,20 @@ void twin_acc_write(const struct twin_acc *acc, unsigned char out[TWIN_ACC_BYTES
     put(out + CRC_AT, tw_crc32c(0, out, CRC_AT), 8);
 }
 
-/* Whether so many numbers can have this sum. Past this check no later sum can overflow: see TWIN_ACC_LIMBS. */
+/* Whether `count` numbers, each below 2^TW_ACC_HIGH, can have a sum of this magnitude: then it is below count * 2^TW_ACC_HIGH. The bound is closed under
+ * adding and merging, so what is read once stays readable, and no later sum overflows: see TWIN_ACC_LIMBS. */
+static bool possible(const uint64_t magnitude[TWIN_ACC_LIMBS], int bits, uint64_t count)
+{
+    enum { UNITS = TW_ACC_HIGH - TW_ACC_LOW, LIMB = UNITS / 64, SHIFT = UNITS % 64 };
+    _Static_assert(SHIFT && LIMB + 2 == TWIN_ACC_LIMBS, "the quotient lies in the two highest limbs");
+    return bits == 0 || (bits <= UNITS + 64 && (magnitude[LIMB] >> SHIFT | magnitude[LIMB + 1] << (64 - SHIFT)) < count);
+}
+
 static int check_contents(const struct twin_acc *a, struct twin_error *err)
 {
     uint64_t magnitude[TWIN_ACC_LIMBS];
     int bits;
     tw_acc_magnitude(a, magnitude, &bits);
-    const int most = a->count ? TW_ACC_HIGH - TW_ACC_LOW + 64 - __builtin_clzll(a->count) : 0;
     if (a->flags & ~(uint32_t)TW_ACC_FLAGS)
         return twin_error_set(err, TWIN_EFORMAT, "accumulator, offset %d: expected flags of %#x, found %#x", FLAGS_AT,
                               TW_ACC_FLAGS, a->flags);
@@ -51,10 +58,9 @@ static int check_contents(const struct twin_acc *a, struct twin_error *err)
     if (bits && !(a->flags & TW_ACC_NOT_MINUS_ZERO))
         return twin_error_set(err, TWIN_EFORMAT,
                               "accumulator, offset %d: flags say that every number was -0, but the sum is not zero", FLAGS_AT);
-    if (bits > most)
-        return twin_error_set(err, TWIN_EFORMAT,
-                              "accumulator, offset %d: a sum of %llu numbers has at most %d bits, found %d", LIMBS_AT,
-                              (unsigned long long)a->count, most, bits);
+    if (!possible(magnitude, bits, a->count))
+        return twin_error_set(err, TWIN_EFORMAT, "accumulator, offset %d: expected the sum of %llu numbers, found one of %d bits: too large for so few", LIMBS_AT,
+                              (unsigned long long)a->count, bits);
     return 0;
 }
 

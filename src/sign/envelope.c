@@ -156,7 +156,7 @@ static int read_signature(const json_t *one, const char *name, bool foreign, str
     unsigned char *bytes = strlen(sig) > SIGNATURE_BYTES_MAX * 2 ? NULL : twin_base64_read(sig, foreign, &n);
     if (!bytes || n == 0 || n > SIGNATURE_BYTES_MAX) {
         tw_free(bytes);
-        return refuse(err, name, "signatures: sig", foreign ? "base64" : "canonical base64", sig);
+        return refuse(err, name, "signatures: sig", foreign ? "base64" : "canonical base64 (--foreign takes other forms)", sig);
     }
     return add_signature(e, keyid ? keyid : "", bytes, n, err);
 }
@@ -176,7 +176,7 @@ static int from_json(const json_t *o, const char *name, bool foreign, struct twi
         return twin_error_set(err, TWIN_EFORMAT, "%s: signatures: expected 1 to %d, found %zu", name, SIGNATURES_MAX, json_array_size(list));
     out->type = tw_strdup(type);
     out->payload = (char *)twin_base64_read(payload, foreign, &out->payload_bytes);
-    rc = !out->type ? no_memory(err) : !out->payload ? refuse(err, name, "payload", foreign ? "base64" : "canonical base64", payload) : 0;
+    rc = !out->type ? no_memory(err) : !out->payload ? refuse(err, name, "payload", foreign ? "base64" : "canonical base64 (--foreign takes other forms)", payload) : 0;
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++)
         rc = read_signature(json_array_get(list, i), name, foreign, out, err);
     if (rc != 0)

@@ -34,6 +34,9 @@ int tw_key_openssl(struct twin_error *err, int code, const char *what, const cha
 char *tw_secret_read(const char *path, const char *what, struct twin_error *err);
 void tw_secret_free(char *s);
 
+/* twin_trust_read of text, which ends in a NUL byte and is changed; path: says where the keys' paths begin, and stands in messages. */
+int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **out, struct twin_error *err);
+
 void tw_sign_sha256(const void *data, size_t n, char out[65]);
 
 /* JSON of foreign making: duplicate keys, lone surrogates, NUL and bytes that are no UTF-8 are refused. A new reference. */

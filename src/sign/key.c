@@ -252,7 +252,9 @@ out:
 
 int twin_key_open(const char *spec, struct twin_key **out, struct twin_error *err)
 {
-    return open_file(spec, out, err);
+    if (tw_starts(spec, "pkcs11:"))
+        return tw_key_open_pkcs11(spec, out, err);
+    return tw_starts(spec, "vault:") ? tw_key_open_vault(spec, out, err) : open_file(spec, out, err);
 }
 
 int twin_key_read_public(const char *path, struct twin_key **out, struct twin_error *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Digests of what lies on the disk, and how they compare with what was signed. */
+#include "hashing.h"
 #include "internal.h"
 
 #include "base.h"
@@ -69,13 +70,48 @@ static bool skipped(const char *name, const char *const *skip, size_t count)
     return false;
 }
 
-struct walk { const char *root; const char *const *skip; size_t skip_count; struct twin_subjects *out; };
+/* Files are listed first, then read side by side (src/evidence/hashing.h). */
+struct walk {
+    const char *root;
+    char *real_root; /* when links may be followed: to files below it */
+    const char *const *skip;
+    size_t skip_count;
+    struct tw_hash_item *item;
+    size_t count, room;
+};
 
-static int walk_into(const struct walk *w, int parent, const char *name, const char *relative, int depth, struct twin_error *err);
+static int walk_into(struct walk *w, int parent, const char *name, const char *relative, int depth, struct twin_error *err);
 
-static int take(const struct walk *w, int fd, const char *entry, const char *relative, int depth, struct twin_error *err)
+/* Takes name over, also on error. */
+static int add_item(struct walk *w, char *name, bool link, const struct stat *st, struct twin_error *err)
 {
-    struct stat st;
+    if (w->count == w->room) {
+        const size_t room = w->room ? w->room * 2 : 64;
+        struct tw_hash_item *list = tw_reallocarray(w->item, room, sizeof *list);
+        if (!list) {
+            tw_free(name);
+            return twin_error_set(err, TWIN_ENOMEM, "no memory to list %s", w->root);
+        }
+        w->item = list;
+        w->room = room;
+    }
+    w->item[w->count++] = (struct tw_hash_item){.path = name, .kind = TW_HASH_SHA256, .link = link, .state = tw_file_state(st)};
+    return 0;
+}
+
+/* A link that may be followed: to a regular file below the same folder. */
+static bool leads_inside(const struct walk *w, const char *shown, struct stat *st)
+{
+    char *real = w->real_root && stat(shown, st) == 0 && S_ISREG(st->st_mode) ? realpath(shown, NULL) : NULL;
+    const size_t n = real ? strlen(w->real_root) : 0;
+    const bool inside = real && strncmp(real, w->real_root, n) == 0 && real[n] == '/';
+    free(real);
+    return inside;
+}
+
+static int take(struct walk *w, int fd, const char *entry, const char *relative, int depth, struct twin_error *err)
+{
+    struct stat st, target;
     char *name = *relative ? tw_printf("%s/%s", relative, entry) : tw_strdup(entry), *shown = name ? tw_path_join(w->root, name) : NULL;
     int rc = 0;
     if (!shown)
@@ -86,16 +122,18 @@ static int take(const struct walk *w, int fd, const char *entry, const char *rel
         rc = twin_error_system(err, "cannot look at %s", shown);
     else if (S_ISDIR(st.st_mode))
         rc = walk_into(w, fd, entry, name, depth + 1, err);
-    else if (S_ISREG(st.st_mode))
-        rc = add_file(fd, entry, shown, name, false, w->out, err);
-    else
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files and folders, found %s: what it leads to is not signed with it", shown, S_ISLNK(st.st_mode) ? "a symbolic link" : "a special file");
+    else if (S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && leads_inside(w, shown, &target))) {
+        rc = add_item(w, name, S_ISLNK(st.st_mode), S_ISLNK(st.st_mode) ? &target : &st, err);
+        name = NULL;
+    } else
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files and folders, found %s", shown,
+                            !S_ISLNK(st.st_mode) ? "a special file" : w->real_root ? "a symbolic link that does not lead to a file below the same folder" : "a symbolic link: what it leads to is not signed with it");
     tw_free(name);
     tw_free(shown);
     return rc;
 }
 
-static int walk_into(const struct walk *w, int parent, const char *name, const char *relative, int depth, struct twin_error *err)
+static int walk_into(struct walk *w, int parent, const char *name, const char *relative, int depth, struct twin_error *err)
 {
     int fd = depth > DEPTH ? (errno = ELOOP, -1) : openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (depth ? O_NOFOLLOW : 0));
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -116,20 +154,45 @@ static int walk_into(const struct walk *w, int parent, const char *name, const c
     return rc;
 }
 
-static int by_name_bytes(const void *a, const void *b)
+static int by_path(const void *a, const void *b)
 {
-    return strcmp(((const struct twin_subject *)a)->name, ((const struct twin_subject *)b)->name);
+    return strcmp(((const struct tw_hash_item *)a)->path, ((const struct tw_hash_item *)b)->path);
 }
 
-int twin_subject_folder(const char *path, const char *const *skip, size_t skip_count, struct twin_subjects *s, struct twin_error *err)
+static int hash_all(struct walk *w, struct twin_subjects *s, struct twin_error *err)
 {
-    const size_t before = s->count;
-    const struct walk w = {path, skip, skip_count, s};
+    char hex[65];
+    struct tw_hash_work work = {.root = open(w->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), .item = w->item, .count = w->count};
+    if (work.root < 0)
+        return twin_error_system(err, "cannot open %s", w->root);
+    int rc = tw_hash_files(&work, err);
+    close(work.root);
+    for (size_t i = 0; i < w->count && rc == 0; i++) {
+        const struct tw_hash_item *x = &w->item[i];
+        if (x->why)
+            rc = twin_error_set(err, TWIN_EIO, "cannot read %s/%s: %s", w->root, x->path, x->why);
+        else {
+            tw_hex(x->digest, 32, hex);
+            rc = twin_subjects_add(s, x->path, "sha256", hex, err);
+        }
+    }
+    return rc;
+}
+
+int twin_subject_folder(const char *path, const char *const *skip, size_t skip_count, bool links, struct twin_subjects *s, struct twin_error *err)
+{
+    struct walk w = {.root = path, .real_root = links ? realpath(path, NULL) : NULL, .skip = skip, .skip_count = skip_count};
     int rc = walk_into(&w, AT_FDCWD, path, "", 0, err);
-    if (rc == 0 && s->count == before)
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files, found none: there is nothing to sign", path);
-    if (rc == 0)
-        qsort(s->item + before, s->count - before, sizeof *s->item, by_name_bytes);
+    if (rc == 0) {
+        qsort(w.item, w.count, sizeof *w.item, by_path);
+        rc = hash_all(&w, s, err);
+    }
+    for (size_t i = 0; i < w.count; i++) {
+        tw_free((char *)(uintptr_t)w.item[i].path);
+        tw_free(w.item[i].why);
+    }
+    tw_free(w.item);
+    free(w.real_root);
     return rc;
 }
 

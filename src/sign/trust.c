@@ -170,14 +170,12 @@ static int read_key(void *user, const char *key, const struct tw_toml_value *v, 
     return rc ? rc : TWIN_ENOMEM;
 }
 
-int twin_trust_read(const char *path, struct twin_trust **out, struct twin_error *err)
+int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **out, struct twin_error *err)
 {
-    char *text = NULL;
-    size_t n;
     const char *slash = strrchr(path, '/');
     struct reading r = {tw_calloc(1, sizeof *r.t), path, slash ? tw_strndup(path, (size_t)(slash - path) + 1) : tw_strdup("."), 0, false};
     const struct tw_toml_handler handler = {"trust", begin, read_key, &r};
-    int rc = r.t && r.folder ? tw_read_file(path, TRUST_BYTES_MAX, &text, &n, err) : no_memory(err);
+    int rc = r.t && r.folder ? 0 : no_memory(err);
     if (rc == 0 && strlen(text) != n)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: a NUL byte in it: not TOML", path);
     rc = rc ? rc : tw_toml_read(text, path, &handler, err);
@@ -185,12 +183,23 @@ int twin_trust_read(const char *path, struct twin_trust **out, struct twin_error
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected [[trust]] with need = NUMBER and at least one key, found %zu key%s%s", path, r.t->count, r.t->count == 1 ? "" : "s", r.need_given ? "" : " and no need");
     if (rc == 0 && r.t->need > r.t->count)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: need = %zu, but %zu key%s: nothing could ever be trusted", path, r.t->need, r.t->count, r.t->count == 1 ? "" : "s");
-    tw_free(text);
     tw_free(r.folder);
     if (rc != 0)
         twin_trust_free(r.t);
     else
         *out = r.t;
+    return rc;
+}
+
+int twin_trust_read(const char *path, struct twin_trust **out, struct twin_error *err)
+{
+    char *text;
+    size_t n;
+    int rc = tw_read_file(path, TRUST_BYTES_MAX, &text, &n, err);
+    if (rc != 0)
+        return rc;
+    rc = tw_trust_parse(text, n, path, out, err);
+    tw_free(text);
     return rc;
 }
 

@@ -19,13 +19,14 @@ def tensor_digest(name, tensor):
         return struct.pack("<Q", len(s.encode())) + s.encode()
 
     values = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
-    return hashlib.sha256(b"twinrun.tensor/1\0" + text(name) + text(NAMES[tensor.dtype]) + struct.pack("<Q", tensor.dim())
-                          + b"".join(struct.pack("<Q", n) for n in tensor.shape) + values)
+    return hashlib.sha256(b"twinrun.tensor/2\0" + text(name) + text(NAMES[tensor.dtype]) + struct.pack("<Q", tensor.dim())
+                          + b"".join(struct.pack("<Q", n) for n in tensor.shape)
+                          + b"".join(hashlib.sha256(values[i:i + (1 << 20)]).digest() for i in range(0, len(values), 1 << 20)))
 
 
 def content_digest(tensors):
     every = sorted((name.encode(), tensor_digest(name, t).digest()) for name, t in tensors.items())
-    return hashlib.sha256(b"twinrun.content/1\0" + b"".join(d for _, d in every)).hexdigest()
+    return hashlib.sha256(b"twinrun.content/2\0" + b"".join(d for _, d in every)).hexdigest()
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def digest(twinrun):
 def tensors():
     torch.manual_seed(3)
     return {"w": torch.randn(7, 5), "b": torch.randn(5, dtype=torch.float64), "h": torch.randn(3, 1, 2).half(), "z": torch.randn(4).bfloat16(),
-            "n": torch.arange(6), "empty": torch.zeros(0, 4), "scalar": torch.tensor(float("nan")), "m": torch.tensor([True, False])}
+            "n": torch.arange(6), "empty": torch.zeros(0, 4), "large": torch.randn(700, 800), "larger": torch.randn((1 << 19) + 3), "scalar": torch.tensor(float("nan")), "m": torch.tensor([True, False])}
 
 
 def test_as_specified_in_every_format(digest, tmp_path):
@@ -116,3 +117,50 @@ def test_hostile_and_damaged_files_are_refused(twinrun, tmp_path):
     with zipfile.ZipFile(tmp_path / "none.zip", "w") as z:
         z.writestr("readme", "no tensors here")
     assert twinrun("digest", str(tmp_path / "none.zip")).rc == 2
+
+
+def test_other_values(digest, tmp_path):
+    """Step counts and settings: a digest of their own, made again here; listed where they differ; no matter in which of PyTorch's formats."""
+    def state(step, lr):
+        return {"w": torch.ones(3), "step": step, "group": {"lr": lr, "betas": (0.9, 0.999), "on": True, "none": None, "name": "adam\u00e9", "raw": b"\x00\xff", "empty": [], "d": {}},
+                "type": torch.float16, "nan": float("nan"), 5: -7}
+
+    def text(s):
+        s = s if isinstance(s, bytes) else s.encode()
+        return struct.pack("<Q", len(s)) + s
+
+    def values(step, lr):
+        every = {"step": b"i" + struct.pack("<q", step), "group/lr": b"f" + struct.pack("<d", lr), "group/betas[0]": b"f" + struct.pack("<d", 0.9),
+                 "group/betas[1]": b"f" + struct.pack("<d", 0.999), "group/on": b"t" + struct.pack("<q", 1), "group/none": b"n", "group/name": b"s" + text("adam\u00e9"),
+                 "group/empty": b"e" + text("[]"), "group/d": b"e" + text("{}"), "type": b"c" + text("torch.float16"), "nan": b"f" + struct.pack("<d", float("nan")),
+                 "5": b"i" + struct.pack("<q", -7)}
+        return hashlib.sha256(b"twinrun.values/1\0" + b"".join(text(n) + v for n, v in sorted(every.items(), key=lambda x: x[0].encode()))).hexdigest()
+
+    for i, (step, lr) in enumerate(((1, 0.1), (2, 0.1), (1, 0.2))):
+        s = state(step, lr)
+        del s["group"]["raw"]  # protocol 2 writes bytes as a call of codecs.encode
+        torch.save(s, tmp_path / ("%d.pt" % i))
+        torch.save(s, tmp_path / ("%d.old" % i), _use_new_zipfile_serialization=False)
+        for suffix in ("pt", "old"):
+            assert digest(tmp_path / ("%d.%s" % (i, suffix)))["items"][0]["values"] == values(step, lr)
+    r = digest(tmp_path / "0.pt", tmp_path / "1.old")
+    assert r["outcome"] == "same" and r["differences"] == [] and r["value_differences"] == [{"name": "step", "a": {"value": 1}, "b": {"value": 2}}]
+    assert [d["name"] for d in digest(tmp_path / "0.pt", tmp_path / "2.pt")["value_differences"]] == ["group/lr"]
+    torch.save(state(1, 0.1), tmp_path / "raw.pt")
+    assert {d["name"] for d in digest(tmp_path / "0.pt", tmp_path / "raw.pt")["value_differences"]} >= {"group/raw"}
+    for made in ("today", "tomorrow"):
+        save_file({"w": torch.ones(3)}, tmp_path / made, metadata={"made": made})
+    r = digest(tmp_path / "today", tmp_path / "tomorrow")
+    assert r["outcome"] == "same" and [d["name"] for d in r["value_differences"]] == ["__metadata__/made"]
+
+
+def test_optimizer_state(digest, tmp_path):
+    model = torch.nn.Linear(3, 2)
+    adam = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model(torch.ones(1, 3)).sum().backward()
+    adam.step()
+    torch.save({"model": model.state_dict(), "adam": adam.state_dict()}, tmp_path / "a")
+    adam.param_groups[0]["weight_decay"] = 0.5
+    torch.save({"adam": adam.state_dict(), "model": model.state_dict()}, tmp_path / "b")
+    r = digest(tmp_path / "a", tmp_path / "b")
+    assert r["outcome"] == "same" and [d["name"] for d in r["value_differences"]] == ["adam/param_groups[0]/weight_decay"]

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct twin_tensors *f;
     struct twin_error err = TWIN_ERROR_INIT;
-    if (twin_tensors_open_bytes(data, size, "fuzzed", &f, &err) != 0) {
+    if (twin_tensors_open_all_bytes(data, size, "fuzzed", &f, &err) != 0) {
         must(err.message[0] != '\0');
         return 0;
     }
@@ -54,6 +54,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(buffers != NULL);
     for (size_t i = 0; i < twin_tensors_count(f) && i < 64; i++)
         look(f, i, buffers, buffers + MOST);
+    for (size_t i = 0; i < twin_tensors_value_count(f); i++) {
+        const struct twin_tensors_value *v = twin_tensors_value_at(f, i);
+        must(v->name && v->kind <= TWIN_VALUE_EMPTY && (v->kind < TWIN_VALUE_TEXT || (v->text && v->text[v->text_bytes] == '\0')));
+    }
     for (size_t i = 0; i < twin_tensors_skipped_count(f); i++)
         must(twin_tensors_skipped(f, i) != NULL);
     free(buffers);

@@ -403,7 +403,7 @@ static void subjects(void **state)
     assert_int_equal(tw_write_file_atomic(at("tree/a"), "abc", 3, NULL), 0);
     assert_int_equal(tw_write_file_atomic(at("tree/sub/b"), "", 0, NULL), 0);
     assert_int_equal(tw_write_file_atomic(at("tree/skip/x"), "x", 1, NULL), 0);
-    assert_int_equal(twin_subject_folder(at("tree"), skip, 1, &was, NULL), 0);
+    assert_int_equal(twin_subject_folder(at("tree"), skip, 1, false, &was, NULL), 0);
     assert_int_equal(was.count, 2);
     assert_string_equal(was.item[0].name, "a");
     assert_string_equal(was.item[0].digest[0].value, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -412,7 +412,7 @@ static void subjects(void **state)
     assert_int_equal(tw_write_file_atomic(at("tree/a"), "abd", 3, NULL), 0);
     unlink(at("tree/sub/b"));
     assert_int_equal(tw_write_file_atomic(at("tree/new"), "n", 1, NULL), 0);
-    assert_int_equal(twin_subject_folder(at("tree"), skip, 1, &now, NULL), 0);
+    assert_int_equal(twin_subject_folder(at("tree"), skip, 1, false, &now, NULL), 0);
     assert_int_equal(twin_subjects_match(&was, &now, true, count_change, seen), 3);
     assert_true(seen[0] == 1 && seen[1] == 1 && seen[2] == 1);
     assert_int_equal(twin_subjects_match(&was, &was, true, count_change, seen), 0);
@@ -427,7 +427,7 @@ static void subjects(void **state)
     assert_int_equal(symlink("a", at("tree/link")), 0);
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_subjects none = {0};
-    assert_int_equal(twin_subject_folder(at("tree"), skip, 1, &none, &err), TWIN_EINVAL);
+    assert_int_equal(twin_subject_folder(at("tree"), skip, 1, false, &none, &err), TWIN_EINVAL);
     assert_non_null(strstr(err.message, "symbolic link"));
     twin_subjects_free(&none);
     twin_subjects_free(&was);

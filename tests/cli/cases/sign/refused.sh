@@ -24,7 +24,6 @@ twinrun verify f.dsse.json --key "$K/ana.key.pub" --trust f f; say
 twinrun verify f.dsse.json --key "$K/ana.key" f; say
 twinrun verify f.dsse.json --key "$K/ana.key.pub" --at yesterday f; say
 twinrun verify f.dsse.json --key "$K/bob.key.pub" f; say
-twinrun verify f --key "$K/ana.key.pub" f; say
 twinrun verify --key "$K/ana.key.pub"; say
 sed 's/,/, /' f.dsse.json >spaced.json
 twinrun verify spaced.json --key "$K/ana.key.pub" f; say

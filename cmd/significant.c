@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun significant: is the difference between two sets of runs real? */
+#include "significant.h"
+
+#include "options.h"
+#include "runs.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct significant_args {
+    const char *metric, *question, *within, *floor, *alpha, *home;
+    bool json;
+};
+
+#define FIELD(f) offsetof(struct significant_args, f)
+
+static const struct tw_option options[] = {
+    {"metric", 'm', TW_OPT_STRING, "WHAT", NULL, "Values", "of runs: wall (seconds, unless given), loss (the last one recorded), or printed:REGEX (its last match; the number is the group)", FIELD(metric)},
+    {"question", 'Q', TW_OPT_STRING, "WORD", NULL, "Question", "metric (do the values differ?), speed (the same as a ratio), variance (do they spread differently?), bitwise (is it one value?). Unless given: speed for wall, else metric", FIELD(question)},
+    {"within", 'w', TW_OPT_STRING, "PERCENT", NULL, "Question", "instead: are they equal within so many percent?", FIELD(within)},
+    {"floor", 'f', TW_OPT_STRING, "SIZE", "0", "Question", "differences below it mean nothing (twinrun spread measures it); of a ratio in percent, as 0.5%", FIELD(floor)},
+    {"alpha", 0, TW_OPT_STRING, "P", "0.05", "Question", "the level of the test", FIELD(alpha)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.significant/1", FIELD(json)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options] A B", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "no difference that counts: equal within the margin, one value, or below the floor"},
+    {"1", "the difference is real"},
+    {"2", "trouble: bad use, values that cannot be read"},
+    {"3", "inconclusive: not shown, or too few values to show anything"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun significant old.txt new.txt", "numbers in files, one on a line"},
+    {"twinrun significant label:old label:new", "wall times of runs recorded with --label old and --label new"},
+    {"twinrun significant -m 'printed:accuracy=([0-9.]+)' label:old label:new", "the last accuracy that each run printed"},
+    {"twinrun significant --within 5% times.csv:before times.csv:after", "two columns of a table: equal within 5%?"},
+    {"twinrun significant --floor 3e-7 -m loss label:a label:b", "with the spread of the reduction order as the floor"},
+    {NULL, NULL},
+};
+
+/* A finite number >= 0; with a percent sign a hundredth of it. */
+static bool amount(const char *s, double *out, bool *percent)
+{
+    char *end;
+    *out = strtod(s, &end);
+    *percent = strcmp(end, "%") == 0;
+    if (*percent)
+        *out /= 100;
+    return end != s && (*percent || *end == '\0') && isfinite(*out) && *out >= 0;
+}
+
+static int understand(const struct significant_args *a, struct tw_significant *s)
+{
+    bool percent, given = a->question != NULL;
+    int rc = tw_measure_parse(a->metric, &s->measure);
+    if (rc != 0)
+        return rc;
+    if (given && a->within)
+        return tw_bad_use("significant", "--within is a question of its own: it does not go with --question");
+    if (given && (strcmp(a->question, "within") == 0 || twin_question_parse(a->question, &s->asked.question) != 0))
+        return tw_bad_use("significant", "--question: expected metric, speed, variance or bitwise, found \"%s\"%s", a->question, strcmp(a->question, "within") == 0 ? "; --within PERCENT asks that" : "");
+    if (!amount(a->alpha, &s->asked.alpha, &percent) || !(s->asked.alpha > 0 && s->asked.alpha < .5))
+        return tw_bad_use("significant", "--alpha: expected a number above 0 and below 0.5, found \"%s\"", a->alpha);
+    if (!amount(a->floor, &s->asked.floor, &percent))
+        return tw_bad_use("significant", "--floor: expected a number from 0 on, or percent, found \"%s\"", a->floor);
+    const bool floor_is_share = percent;
+    if (a->within) {
+        s->asked.question = TWIN_ASK_WITHIN;
+        if (!amount(a->within, &s->asked.margin, &percent) || !(s->asked.margin > 0))
+            return tw_bad_use("significant", "--within: expected percent, as in --within 5%%, found \"%s\"", a->within);
+        s->asked.margin = 1 + (percent ? s->asked.margin : s->asked.margin / 100);
+    } else if (!given) {
+        const bool times = s->measure.metric == TW_METRIC_WALL || (s->measure.metric == TW_METRIC_IN_FILE && s->set[0].run);
+        s->asked.question = times ? TWIN_ASK_SPEED : TWIN_ASK_METRIC;
+    }
+    const bool share = s->asked.question == TWIN_ASK_SPEED || s->asked.question == TWIN_ASK_VARIANCE;
+    if (s->asked.floor > 0 && share != floor_is_share)
+        return tw_bad_use("significant", share ? "--floor: the answer to this question is a ratio: expected percent, as in --floor 0.5%%" : "--floor: expected a number in the unit of the values, found percent");
+    if (s->asked.floor > 0 && (a->within || s->asked.question == TWIN_ASK_BITWISE))
+        return tw_bad_use("significant", "--floor does not go with this question");
+    return 0;
+}
+
+static int positive(const struct tw_significant *s)
+{
+    if (s->asked.question != TWIN_ASK_SPEED && s->asked.question != TWIN_ASK_WITHIN)
+        return 0;
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < s->set[k].n; i++)
+            if (!(s->set[k].x[i] > 0))
+                return tw_bad_use("significant", "%s: value %zu is %g: a ratio needs values above 0 (--question metric takes any)", s->set[k].operand, i + 1, s->set[k].x[i]);
+    return 0;
+}
+
+static int answer(const struct tw_significant *s)
+{
+    switch (s->found.answer) {
+    case TWIN_REAL: return TW_EXIT_DIFFER;
+    case TWIN_REAL_BELOW:
+    case TWIN_REAL_WITHIN: return TW_EXIT_SAME;
+    case TWIN_REAL_NOT:
+    case TWIN_REAL_TOO_FEW: break;
+    }
+    return TW_EXIT_INCONCLUSIVE;
+}
+
+static int significant(const struct significant_args *a, char **operands, struct tw_significant *s)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *home = tw_home(a->home);
+    int rc = home ? tw_measure_parse(a->metric, &s->measure) : tw_trouble(NULL, "no memory");
+    for (int k = 0; k < 2 && rc == 0; k++)
+        rc = tw_set_read(operands[k], home, &s->measure, &s->set[k]);
+    tw_free(home);
+    if (rc == 0 && !s->set[0].run != !s->set[1].run)
+        rc = tw_bad_use("significant", "one set is a file and the other one runs: what is in the file can only be compared with a file");
+    rc = rc ? rc : understand(a, s);
+    rc = rc ? rc : positive(s);
+    if (rc != 0)
+        return rc;
+    if (twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &s->asked, &s->found) != 0)
+        return tw_trouble(&err, "no memory for so many values");
+    rc = a->json ? tw_significant_json(s) : tw_significant_text(s);
+    return rc ? rc : answer(s);
+}
+
+static int run(int argc, char **argv)
+{
+    struct significant_args a = {0};
+    struct tw_operands given;
+    struct tw_significant s = {0};
+    int rc = tw_options_parse(&tw_command_significant, argc, argv, &a, &given);
+    if (rc >= 0)
+        return rc;
+    if (given.count != 2)
+        return tw_bad_use("significant", "expected two sets of values, A and B, found %zu", given.count);
+    rc = significant(&a, given.items, &s);
+    tw_set_free(&s.set[0]);
+    tw_set_free(&s.set[1]);
+    return rc;
+}
+
+const struct tw_command tw_command_significant = {
+    "significant",
+    "is the difference between two sets of runs real?",
+    synopsis,
+    "A set is a file of numbers (text, a JSON list, or FILE.csv:COLUMN), some runs (names with commas between them), or label:NAME for every run with that label. Runs that "
+    "failed are left out and named.\n\n"
+    "The question chooses the method: ranks for values and times, since a handful of runs shows no normal distribution; two one-sided tests for \"equal\", since a "
+    "difference that was not shown is no equality. A difference below the floor does not count, however small its p. When nothing can be said, the runs that "
+    "are missing are named. Whether numbers are bit for bit the same is another question than whether they differ by more than chance: --question bitwise asks it.",
+    options,
+    TW_OPERANDS_FILES,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_LAYOUT_H
+#define TWIN_LAYOUT_H
+/*
+ * Data that other tools keep: DVC (.dvc, dvc.lock), Git LFS pointers, the cache of Hugging Face. Each names content by a digest of its own; here the
+ * bytes are held against it. Room: src/evidence. docs/snapshot.md.
+ *
+ * All these files are foreign bytes: whatever they are, the answer is results or an error, and no path in them is followed out of the
+ * folder they stand in (DVC: out of its repository). Since 0.1.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
+#include <twin/snapshot.h>
+
+enum twin_layout { TWIN_LAYOUT_NONE, TWIN_LAYOUT_DVC, TWIN_LAYOUT_LFS, TWIN_LAYOUT_HUGGINGFACE };
+/* What a file with this name and beginning is, or (head NULL) a folder. */
+enum twin_layout twin_layout_of(const char *path, const char *head, size_t n);
+const char *twin_layout_name(enum twin_layout layout); /* "DVC", "Git LFS", "Hugging Face" */
+
+enum twin_layout_outcome { TWIN_LAYOUT_SAME, TWIN_LAYOUT_CHANGED, TWIN_LAYOUT_MISSING, TWIN_LAYOUT_ADDED, TWIN_LAYOUT_UNKNOWN };
+/* One file, or one folder of DVC's whose list of files is not at hand. Strings live as long as the call. */
+struct twin_layout_result {
+    enum twin_layout_outcome outcome; /* UNKNOWN: cannot be told: see why */
+    const char *path;
+    const char *scheme;               /* "md5", "sha256", "git" */
+    const char *expected, *found;     /* hex; NULL: none */
+    uint64_t files, bytes;            /* that were read for it */
+    const char *why;                  /* NULL, or what a person should know */
+};
+
+/* Verifies what `target` names; calls visit for each thing. other: for a pointer of Git LFS the file to hold against it; NULL: the object in
+ * .git/lfs. o: quick or paranoid, progress, troubles. Returns the number of things that are not as named, or an error: those of twin_snapshot_take, TWIN_EFORMAT. */
+long twin_layout_verify(enum twin_layout layout, const char *target, const char *other, const struct twin_snapshot_options *o,
+                        void (*visit)(void *user, const struct twin_layout_result *r), void *user, struct twin_error *err);
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which method answers which question, and what its result means beside the floor. */
+#include "inside.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <string.h>
+#include <twin/significant.h>
+
+#define POWER .8
+
+static const char *const questions[] = {"metric", "speed", "variance", "within", "bitwise"};
+enum { QUESTIONS = sizeof questions / sizeof questions[0], MOST = 1000000 };
+
+const char *twin_question_name(enum twin_question q)
+{
+    return questions[q];
+}
+
+int twin_question_parse(const char *s, enum twin_question *out)
+{
+    for (int i = 0; i < QUESTIONS; i++)
+        if (strcmp(s, questions[i]) == 0) {
+            *out = (enum twin_question)i;
+            return 0;
+        }
+    return TWIN_EINVAL;
+}
+
+const char *twin_real_name(enum twin_real r)
+{
+    static const char *const names[] = {"real", "below-floor", "within", "not-shown", "too-few"};
+    return names[r];
+}
+
+static bool usable(const double *x, size_t n, bool positive)
+{
+    for (size_t i = 0; i < n; i++)
+        if (positive && !(x[i] > 0))
+            return false;
+    return n > 0 && n <= MOST && tw_stats_all_finite(x, n);
+}
+
+static size_t distinct(const double *sorted, size_t n)
+{
+    size_t k = n > 0;
+    for (size_t i = 1; i < n; i++)
+        k += memcmp(&sorted[i], &sorted[i - 1], sizeof *sorted) != 0;
+    return k;
+}
+
+static int summarise(const double *x, size_t n, struct twin_set_summary *s)
+{
+    double *sorted = tw_stats_sorted_copy(x, n), *z = tw_reallocarray(NULL, n, sizeof *z);
+    int rc = sorted && z ? 0 : TWIN_ENOMEM;
+    if (rc == 0) {
+        *s = (struct twin_set_summary){.n = n, .distinct = distinct(sorted, n), .min = sorted[0], .max = sorted[n - 1],
+                                       .mean = tw_stats_moments(x, n, false).mean, .sd = twin_stats_sd(x, n)};
+        rc = twin_stats_median_interval(x, n, .95, &s->median);
+    }
+    rc = rc ? rc : twin_stats_modified_z(x, n, z, &s->mad);
+    tw_free(sorted);
+    tw_free(z);
+    return rc;
+}
+
+/* The smallest n a set for which some outcome of the exact test reaches alpha: 2 / C(2n, n) <= alpha. */
+static size_t smallest(double alpha)
+{
+    size_t n = 1;
+    for (double ways = 2; 2 / ways > alpha; n++)
+        ways *= 2 * (2 * (double)n + 1) / ((double)n + 1); /* C(2n + 2, n + 1) from C(2n, n) */
+    return n;
+}
+
+static bool can_show(size_t na, size_t nb, double alpha)
+{
+    const double ways = exp(twin_stats_lgamma((double)(na + nb) + 1) - twin_stats_lgamma((double)na + 1) - twin_stats_lgamma((double)nb + 1));
+    return 2 / ways <= alpha * (1 + 1e-9);
+}
+
+/* Of two sets as wide as these: n for an effect, and the effect for n. Student's rule with the test's efficiency, 3 / pi. */
+static double quantiles(double alpha)
+{
+    return twin_stats_normal_quantile(1 - alpha / 2) + twin_stats_normal_quantile(POWER);
+}
+
+static double pooled(const double *x, size_t nx, const double *y, size_t ny, bool logs)
+{
+    const struct tw_moments a = tw_stats_moments(x, nx, logs), b = tw_stats_moments(y, ny, logs);
+    const double va = nx > 1 ? a.variance : 0, vb = ny > 1 ? b.variance : 0;
+    return sqrt((va * ((double)nx - 1) + vb * ((double)ny - 1)) / fmax((double)(nx + ny) - 2, 1));
+}
+
+static void look_ahead(const double *a, size_t na, const double *b, size_t nb, const struct twin_asked *asked, struct twin_significance *out)
+{
+    const bool logs = out->ratio;
+    const double efficiency = 3 / 3.14159265358979323846, sd = pooled(a, na, b, nb, logs), q = quantiles(asked->alpha);
+    const double effect = logs ? fabs(log(out->effect.value)) : fabs(out->effect.value);
+    const double n = 2 * pow(q * sd / effect, 2) / efficiency, least = (double)smallest(asked->alpha);
+    const double seen = q * sd * sqrt((1 / (double)na + 1 / (double)nb) / efficiency);
+    if (out->answer == TWIN_REAL_TOO_FEW)
+        out->needed = smallest(asked->alpha);
+    else if (effect > 0 && isfinite(n) && n < MOST)
+        out->needed = (size_t)ceil(fmax(n, least));
+    if (sd > 0 && out->answer == TWIN_REAL_NOT)
+        out->visible = logs ? exp(seen) : seen;
+}
+
+static int logarithms(const double *x, size_t n, double **out)
+{
+    *out = tw_reallocarray(NULL, n, sizeof **out);
+    for (size_t i = 0; *out && i < n; i++)
+        (*out)[i] = log(x[i]);
+    return *out ? 0 : TWIN_ENOMEM;
+}
+
+static enum twin_real against_floor(const struct twin_estimate *effect, bool ratio, double floor)
+{
+    const double low = ratio ? effect->interval.low - 1 : effect->interval.low, high = ratio ? effect->interval.high - 1 : effect->interval.high;
+    return floor > 0 && !(low > floor || high < -floor) ? TWIN_REAL_BELOW : TWIN_REAL;
+}
+
+static int location(const double *a, size_t na, const double *b, size_t nb, const struct twin_asked *asked, struct twin_significance *out)
+{
+    double *x = NULL, *y = NULL;
+    struct twin_mann_whitney test;
+    out->ratio = asked->question == TWIN_ASK_SPEED;
+    int rc = out->ratio ? logarithms(a, na, &x) : 0;
+    rc = rc ? rc : out->ratio ? logarithms(b, nb, &y) : 0;
+    const double *of_a = x ? x : a, *of_b = y ? y : b;
+    rc = rc ? rc : twin_stats_mann_whitney(of_b, nb, of_a, na, TWIN_TWO_SIDED, &test);
+    rc = rc ? rc : twin_stats_hodges_lehmann(of_b, nb, of_a, na, 1 - asked->alpha, &out->effect);
+    tw_free(x);
+    tw_free(y);
+    if (rc != 0)
+        return rc;
+    if (out->ratio) {
+        out->effect.value = exp(out->effect.value);
+        out->effect.interval = (struct twin_interval){exp(out->effect.interval.low), exp(out->effect.interval.high)};
+    }
+    out->p = test.p;
+    out->method = test.method;
+    out->answer = test.p <= asked->alpha ? against_floor(&out->effect, out->ratio, asked->floor) : can_show(na, nb, asked->alpha) ? TWIN_REAL_NOT : TWIN_REAL_TOO_FEW;
+    if (out->answer == TWIN_REAL_NOT || out->answer == TWIN_REAL_TOO_FEW)
+        look_ahead(a, na, b, nb, asked, out);
+    return 0;
+}
+
+/* The ratio of standard deviations has the interval of F for normal values; Brown and Forsythe's test needs no such thing, and decides. */
+static void variance(const struct twin_asked *asked, struct twin_significance *out)
+{
+    const struct twin_set_summary *a = &out->set[0], *b = &out->set[1];
+    out->ratio = true;
+    out->p = out->spread.p;
+    if (a->n < 3 || b->n < 3) {
+        out->answer = TWIN_REAL_TOO_FEW;
+        out->needed = 3;
+        return;
+    }
+    const double ratio = b->sd / a->sd, df_a = (double)a->n - 1, df_b = (double)b->n - 1;
+    out->effect.value = ratio;
+    out->effect.confidence = 1 - asked->alpha;
+    if (isfinite(ratio) && ratio > 0)
+        out->effect.interval = (struct twin_interval){ratio / sqrt(twin_stats_f_quantile(1 - asked->alpha / 2, df_b, df_a)),
+                                                      ratio / sqrt(twin_stats_f_quantile(asked->alpha / 2, df_b, df_a))};
+    if (isnan(out->p)) /* each set is without any spread of its own, or spreads evenly about its median */
+        out->answer = a->sd == b->sd ? TWIN_REAL_WITHIN : TWIN_REAL_TOO_FEW;
+    else if (out->p > asked->alpha)
+        out->answer = TWIN_REAL_NOT;
+    else
+        out->answer = asked->floor > 0 && fabs(ratio - 1) <= asked->floor ? TWIN_REAL_BELOW : TWIN_REAL;
+}
+
+static void within(const double *a, size_t na, const double *b, size_t nb, const struct twin_asked *asked, struct twin_significance *out)
+{
+    const struct twin_equivalence e = twin_stats_equivalence(b, nb, a, na, asked->margin, asked->alpha);
+    const double edge = log(asked->margin), cv = pooled(a, na, b, nb, true);
+    out->ratio = true;
+    out->effect = (struct twin_estimate){e.ratio, e.interval, 1 - 2 * asked->alpha};
+    out->p = e.p;
+    if (na < 2 || nb < 2)
+        out->answer = TWIN_REAL_TOO_FEW;
+    else if (isnan(e.p)) /* no spread in either: the ratio is what it is */
+        out->answer = fabs(log(e.ratio)) <= edge ? TWIN_REAL_WITHIN : TWIN_REAL;
+    else if (e.p <= asked->alpha)
+        out->answer = TWIN_REAL_WITHIN;
+    else
+        out->answer = e.interval.low > asked->margin || e.interval.high < 1 / asked->margin ? TWIN_REAL : TWIN_REAL_NOT;
+    if (out->answer == TWIN_REAL_NOT && cv > 0) {
+        const double left = edge - fabs(log(e.ratio)); /* as if they were as far apart as they look */
+        const uint64_t n = left > 0 ? twin_stats_equivalence_runs(cv, exp(left), asked->alpha, POWER) : 0;
+        out->needed = n == 0 || n > MOST ? 0 : n < 5 ? 5 : (size_t)n;
+    }
+    if (out->answer == TWIN_REAL_TOO_FEW)
+        out->needed = 5;
+}
+
+int twin_significance(const double *a, size_t na, const double *b, size_t nb, const struct twin_asked *asked, struct twin_significance *out)
+{
+    const bool positive = asked->question == TWIN_ASK_SPEED || asked->question == TWIN_ASK_WITHIN;
+    const double *groups[2] = {a, b};
+    const size_t sizes[2] = {na, nb};
+    *out = (struct twin_significance){.p = NAN, .visible = NAN, .effect = {NAN, {NAN, NAN}, NAN}, .spread = {NAN, NAN, NAN, NAN}};
+    if (!(asked->alpha > 0 && asked->alpha < .5) || !(asked->floor >= 0) || (asked->question == TWIN_ASK_WITHIN && !(asked->margin > 1 && isfinite(asked->margin))) ||
+        !usable(a, na, positive) || !usable(b, nb, positive))
+        return TWIN_EINVAL;
+    int rc = summarise(a, na, &out->set[0]);
+    rc = rc ? rc : summarise(b, nb, &out->set[1]);
+    if (rc == 0 && na >= 3 && nb >= 3)
+        rc = twin_stats_brown_forsythe(groups, sizes, 2, &out->spread);
+    if (rc != 0)
+        return rc;
+    switch (asked->question) {
+    case TWIN_ASK_METRIC:
+    case TWIN_ASK_SPEED: return location(a, na, b, nb, asked, out);
+    case TWIN_ASK_VARIANCE: variance(asked, out); return 0;
+    case TWIN_ASK_WITHIN: within(a, na, b, nb, asked, out); return 0;
+    case TWIN_ASK_BITWISE:
+        out->effect.value = b[0] - a[0];
+        out->answer = out->set[0].distinct == 1 && out->set[1].distinct == 1 && memcmp(a, b, sizeof *a) == 0 ? na + nb < 3 ? TWIN_REAL_TOO_FEW : TWIN_REAL_WITHIN : TWIN_REAL;
+        return 0;
+    }
+    return TWIN_EINVAL;
+}

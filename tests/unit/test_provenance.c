@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is taken for a secret and what is not; the keyed replacement; how differences between worlds are ranked and gathered, and ranks grouped. Real
+ * records of real jobs: tests/agents/test_provenance.py.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <sys/stat.h>
+#include <twin/provenance.h>
+#include <twin/redact.h>
+#include <unistd.h>
+
+#include "base.h"
+
+/* ---- secrets */
+
+static void masks(const char *text, const char *expected)
+{
+    char out[512];
+    bool pending = false;
+    size_t n = tw_secret_mask(&pending, text, strlen(text), out, sizeof out);
+    if (strcmp(out, expected) != 0)
+        fail_msg("%s: expected %s, found %s", text, expected, out);
+    assert_int_equal(n, strlen(expected));
+}
+
+static void test_secrets_are_found(void **state)
+{
+    (void)state;
+    masks("--api-key=abcdef", "--api-key=[redacted]");
+    masks("--password=my long one", "--password=[redacted]");
+    masks("--db-password abc def", "--db-password [redacted] def");
+    masks("DB_PASSWORD=abc", "DB_PASSWORD=[redacted]");
+    masks("dbPassword: 'a b'", "dbPassword: '[redacted]'");
+    masks("{\"auth_token\": \"abcdef\", \"n\": 1}", "{\"auth_token\": \"[redacted]\", \"n\": 1}");
+    masks("https://ana:pw@host/x", "https://[redacted]@host/x");
+    masks("git+ssh://git@host/x", "git+ssh://git@host/x");
+    masks("https://ghp_abcDEF0123456789abcdef0123@host/x", "https://[redacted]@host/x");
+    masks("s3://b/k?access_token=abcdef&x=1", "s3://b/k?access_token=[redacted]&x=1");
+    masks("curl -H 'Authorization: Bearer abcdefgh'", "curl -H 'Authorization: Bearer [redacted]'");
+    masks("Bearer abcdefgh", "Bearer [redacted]");
+    masks("use hf_AbCdEfGhIjKlMnOpQrSt here", "use [redacted] here");
+    masks("AKIAIOSFODNN7EXAMPLE", "[redacted]");
+    masks("SESSION_COOKIE=xyz", "SESSION_COOKIE=[redacted]");
+    masks("-----BEGIN RSA PRIVATE KEY-----\nabc", "[redacted]");
+    masks("A=1 TOKEN=abcdef B=2 SECRET=ghi", "A=1 TOKEN=[redacted] B=2 SECRET=[redacted]");
+}
+
+static void test_other_words_are_kept(void **state)
+{
+    static const char *const texts[] = {"--max-tokens=512", "--pad-token <pad>", "--sort-key=loss", "--num-keys 12", "--tokenizer=gpt2", "--author=ana", "--key-dim=64", "--token 5",
+                                        "--password-file=/run/x", "http://host:80/a@b", "torch==2.1", "a=b", "keyboard=abcdef", "token_type=wordpiece", "--use-auth-token-dir=x", "",
+                                        "sk-learn", "hf_", "https://host/user@x", "--lr=0.1", "model.attention.key=linear", "monkey=abcdef"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        masks(texts[i], texts[i]);
+}
+
+static void test_across_arguments(void **state)
+{
+    static const char *const argv[] = {"--token", "abc def", "x", "--secret", "--lr", "0.1", "--password"};
+    static const char *const expected[] = {"--token", "[redacted]", "x", "--secret", "--lr", "0.1", "--password"};
+    char out[64];
+    bool pending = false;
+    (void)state;
+    for (size_t i = 0; i < 7; i++) {
+        tw_secret_mask(&pending, argv[i], strlen(argv[i]), out, sizeof out);
+        assert_string_equal(out, expected[i]);
+    }
+    assert_true(pending);
+}
+
+static void test_a_mask_fits_its_room(void **state)
+{
+    char out[32];
+    (void)state;
+    for (size_t room = 1; room < sizeof out; room++) {
+        bool pending = false;
+        memset(out, 'x', sizeof out);
+        size_t n = tw_secret_mask(&pending, "ab --token=abcdefgh cd", 22, out, room);
+        assert_true(n < room && out[n] == '\0' && !strstr(out, "abcd"));
+        for (size_t i = n + 1; i < sizeof out; i++)
+            assert_int_equal(out[i], 'x');
+    }
+}
+
+/* Nothing in, nothing strange out: every span lies within the text and moves on. */
+static void test_any_bytes(void **state)
+{
+    static const char bits[] = "--token=\"':/@ \tBearerghp_-----BEGINPRIVATE KEY&?aA0\x80";
+    char text[96];
+    uint64_t seed = 7;
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        size_t n = 0, at = 0, from = 0, to = 0, last = 0;
+        bool pending = round & 1;
+        for (size_t want = (seed = tw_mix64(seed + 1)) % sizeof text; n < want; n++)
+            text[n] = bits[(seed = tw_mix64(seed + 1)) % (sizeof bits - 1)];
+        while (tw_secret_next(&pending, text, n, &at, &from, &to)) {
+            assert_true(from >= last && from < to && to <= n && at >= to);
+            last = to;
+        }
+        assert_int_equal(at, n);
+    }
+}
+
+static void test_variables(void **state)
+{
+    static const char *const kept[] = {"OMP_NUM_THREADS", "NCCL_ALGO", "PATH", "RANK", "CUBLAS_WORKSPACE_CONFIG", "UCX_TLS"};
+    static const char *const not_kept[] = {"HF_TOKEN", "NCCL_AUTH_TOKEN", "MY_NAME", "AWS_SECRET_ACCESS_KEY", "MKL_COOKIE", "TORCH_APIKEY", "PATHS", ""};
+    (void)state;
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        assert_true(tw_secret_variable_kept(kept[i], strlen(kept[i])));
+    for (size_t i = 0; i < sizeof not_kept / sizeof not_kept[0]; i++)
+        assert_false(tw_secret_variable_kept(not_kept[i], strlen(not_kept[i])));
+}
+
+static void test_the_keyed_replacement(void **state)
+{
+    char dir[] = "/tmp/twinrun-redact-XXXXXX";
+    struct twin_redactor *a = NULL, *b = NULL;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(twin_redactor_open(dir, &a, NULL), 0);
+    assert_int_equal(twin_redactor_open(dir, &b, NULL), 0);
+    assert_int_equal(strlen(twin_redactor_key_id(a)), 16);
+    assert_string_equal(twin_redactor_key_id(a), twin_redactor_key_id(b));
+    char *x = twin_redact(a, "x --token=abcdef y", NULL), *y = twin_redact(b, "x --token=abcdef y", NULL), *z = twin_redact(b, "x --token=abcdeg y", NULL);
+    assert_string_equal(x, y);
+    assert_string_not_equal(y, z);
+    assert_true(twin_redacted(x) && tw_starts(x, "x --token=[redacted:") && tw_ends(x, "] y") && strlen(x) == strlen("x --token=[redacted:0123456789abcdef] y"));
+    assert_false(twin_redacted("x [red] [redacted") || twin_redacted("") || twin_redacted("--redact=1"));
+    char *kept = twin_redact_variable(a, "OMP_NUM_THREADS", "4"), *hidden = twin_redact_variable(a, "MY_NAME", "4");
+    assert_string_equal(kept, "4");
+    assert_true(twin_redacted(hidden));
+    char *all[] = {x, y, z, kept, hidden};
+    for (size_t i = 0; i < 5; i++)
+        tw_free(all[i]);
+    twin_redactor_close(a);
+    twin_redactor_close(b);
+    assert_int_equal(tw_remove_tree(dir, NULL, NULL), 0);
+}
+
+/* ---- differences */
+
+static json_t *from(const char *text)
+{
+    json_error_t why;
+    json_t *o = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    if (!o)
+        fail_msg("%s: %s", text, why.text);
+    return o;
+}
+
+static struct twin_world_differences compared(const char *x, const char *y)
+{
+    struct twin_world_differences d;
+    json_t *a = from(x), *b = from(y);
+    assert_int_equal(twin_provenance_diff(a, b, &d, NULL), 0);
+    json_decref(a);
+    json_decref(b);
+    return d;
+}
+
+static void test_what_differs_is_ranked(void **state)
+{
+    static const char a[] =
+        "{\"host\":\"p\",\"code\":{\"commit\":\"1111111111111111\",\"tree\":\"t\",\"dirty\":false},\"environment\":{\"kernel\":{\"release\":\"6.1\"},"
+        "\"cpu\":{\"flags\":\"avx avx2 sse\",\"microcode\":\"1\"}},\"launch\":{\"variables\":{\"OMP_NUM_THREADS\":\"1\",\"MASTER_PORT\":\"1\",\"LANG\":\"C\"}},"
+        "\"packages\":{\"dpkg\":{\"p1\":\"1\",\"p2\":\"1\",\"p3\":\"1\",\"p4\":\"1\",\"p5\":\"1\",\"p6\":\"1\",\"p7\":\"1\",\"same\":\"1\"}}}";
+    static const char b[] =
+        "{\"host\":\"q\",\"code\":{\"commit\":\"2222222222222222\",\"tree\":\"u\",\"dirty\":false},\"environment\":{\"kernel\":{\"release\":\"6.2\"},"
+        "\"cpu\":{\"flags\":\"avx avx512f sse\",\"microcode\":\"2\"}},\"launch\":{\"variables\":{\"MASTER_PORT\":\"2\",\"LANG\":\"D\"}},"
+        "\"packages\":{\"dpkg\":{\"p1\":\"2\",\"p2\":\"2\",\"p3\":\"2\",\"p4\":\"2\",\"p5\":\"2\",\"p6\":\"2\",\"p7\":\"2\",\"same\":\"1\"}}}";
+    static const struct { enum twin_power power; const char *group, *what, *a, *b; size_t count; } expected[] = {
+        {TWIN_POWER_HIGH, "code", "commit", "111111111111", "222222222222", 1},
+        {TWIN_POWER_HIGH, "processor", "instruction sets", "only here: avx2", "only here: avx512f", 1},
+        {TWIN_POWER_HIGH, "variables", "OMP_NUM_THREADS", "1", NULL, 1},
+        {TWIN_POWER_MEDIUM, "processor", "microcode", "1", "2", 1},
+        {TWIN_POWER_MEDIUM, "variables", "LANG", "C", "D", 1},
+        {TWIN_POWER_LOW, "packages", "7 system packages, among them p1", "1", "2", 7},
+        {TWIN_POWER_LOW, "system", "kernel", "6.1", "6.2", 1},
+        {TWIN_POWER_NOISE, "variables", "MASTER_PORT", "1", "2", 1},
+        {TWIN_POWER_NOISE, "system", "host", "p", "q", 1},
+    };
+    struct twin_world_differences d = compared(a, b);
+    (void)state;
+    assert_int_equal(d.count, sizeof expected / sizeof expected[0]);
+    for (size_t i = 0; i < d.count; i++) {
+        assert_string_equal(d.item[i].what, expected[i].what);
+        assert_string_equal(d.item[i].group, expected[i].group);
+        assert_int_equal(d.item[i].power, expected[i].power);
+        assert_int_equal(d.item[i].count, expected[i].count);
+        assert_true(expected[i].a ? strcmp(d.item[i].a, expected[i].a) == 0 : !d.item[i].a);
+        assert_true(expected[i].b ? strcmp(d.item[i].b, expected[i].b) == 0 : !d.item[i].b);
+    }
+    twin_world_differences_free(&d);
+}
+
+static void test_what_is_not_known_makes_no_difference(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"{}", "{\"code\":{\"commit\":\"1\",\"dirty\":true,\"diff\":{\"sha256\":\"x\"}},\"launch\":{\"variables\":{\"A\":\"1\"}},\"ranks\":[{\"settings\":{\"threads\":\"1\"}}]}"},
+        {"{\"code\":{\"commit\":null}}", "{\"code\":{\"commit\":\"1\",\"tree\":\"2\",\"dirty\":false}}"},
+        /* redacted under different keys */
+        {"{\"redaction_key\":\"a\",\"launch\":{\"variables\":{\"X\":\"[redacted:1]\"}}}", "{\"redaction_key\":\"b\",\"launch\":{\"variables\":{\"X\":\"[redacted:2]\"}}}"},
+        {"{\"libraries\":{\"files\":[]}}", "{\"libraries\":{\"files\":[{\"path\":\"/lib/libm.so\",\"sha256\":\"1\"}]}}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        for (int turn = 0; turn < 2; turn++) {
+            struct twin_world_differences d = compared(pairs[i][turn], pairs[i][1 - turn]);
+            if (d.count)
+                fail_msg("%s: %s", pairs[i][0], d.item[0].what);
+            twin_world_differences_free(&d);
+        }
+}
+
+/* A record of other types than ours is compared without harm. */
+static void test_of_other_types(void **state)
+{
+    static const char *const odd[] = {"{\"code\":[],\"ranks\":{},\"libraries\":3,\"launch\":\"x\",\"packages\":[1],\"config\":{\"files\":[1,null,{\"path\":3}]},\"data\":{\"named\":[[]]}}",
+                                      "{\"ranks\":[1,\"x\",{\"variables\":[],\"libraries\":99999999999},{\"libraries\":-1}],\"libraries\":{\"files\":[3,{}],\"lists\":[[7,-1,\"x\"],{}]}}"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < 2; k++) {
+            struct twin_world_differences d = compared(odd[i], odd[k]);
+            twin_world_differences_free(&d);
+            json_t *o = from(odd[i]);
+            assert_int_equal(twin_provenance_parity(o, &d, NULL), 0);
+            twin_world_differences_free(&d);
+            json_decref(o);
+        }
+}
+
+static void test_libraries_by_package(void **state)
+{
+    static const char a[] = "{\"libraries\":{\"files\":[{\"path\":\"/v1/lib/python3/site-packages/torch/lib/libtorch.so\",\"sha256\":\"aa\"},{\"path\":\"/usr/lib/libz.so.1\",\"sha256\":\"bb\"},"
+                            "{\"path\":\"/usr/lib/libm.so.6\",\"sha256\":\"cc\"}]},\"packages\":{\"python\":{\"torch\":\"2.0\"}}}";
+    static const char b[] = "{\"libraries\":{\"files\":[{\"path\":\"/other/lib/python3/site-packages/torch/lib/libtorch.so\",\"sha256\":\"dd\"},{\"path\":\"/lib/libz.so.1\",\"sha256\":\"bb\"},"
+                            "{\"path\":\"/usr/lib/libm.so.6\",\"sha256\":\"ee\"}]},\"packages\":{\"python\":{\"torch\":\"2.0\"}}}";
+    struct twin_world_differences d = compared(a, b);
+    (void)state;
+    assert_int_equal(d.count, 2);
+    assert_string_equal(d.item[0].what, "libm.so.6");
+    assert_string_equal(d.item[1].what, "torch");
+    assert_string_equal(d.item[1].a, "2.0");
+    assert_string_equal(d.item[1].b, "2.0, other bytes");
+    assert_int_equal(d.item[1].power, TWIN_POWER_HIGH);
+    twin_world_differences_free(&d);
+}
+
+static void test_ranks_are_grouped(void **state)
+{
+    struct tw_buf b = {0};
+    struct twin_world_differences d;
+    (void)state;
+    tw_buf_puts(&b, "{\"ranks\":[");
+    for (int i = 0; i < 20; i++)
+        tw_buf_printf(&b, "%s{\"rank\":%d,\"variables\":{\"RANK\":\"%d\",\"NCCL_ALGO\":\"%s\"},\"machine\":{\"nvidia_driver\":\"%s\"}}", i ? "," : "", i, i, i % 2 ? "Ring" : "Tree",
+                      i == 17 ? "580.2" : "580.1");
+    tw_buf_puts(&b, "]}");
+    json_t *o = from(b.data);
+    assert_int_equal(twin_provenance_parity(o, &d, NULL), 0);
+    assert_int_equal(d.count, 2);
+    assert_string_equal(d.item[1].what, "rank 17: nvidia_driver");
+    assert_string_equal(d.item[1].a, "580.1");
+    assert_string_equal(d.item[1].b, "580.2");
+    assert_int_equal(d.item[1].power, TWIN_POWER_HIGH);
+    assert_string_equal(d.item[0].what, "ranks 1, 3, 5, 7, 9, 11, 13, 15 and 2 more: NCCL_ALGO");
+    assert_int_equal(d.item[0].count, 10);
+    twin_world_differences_free(&d);
+    json_decref(o);
+    tw_buf_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_secrets_are_found),
+        cmocka_unit_test(test_other_words_are_kept),
+        cmocka_unit_test(test_across_arguments),
+        cmocka_unit_test(test_a_mask_fits_its_room),
+        cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_the_keyed_replacement),
+        cmocka_unit_test(test_what_differs_is_ranked),
+        cmocka_unit_test(test_what_is_not_known_makes_no_difference),
+        cmocka_unit_test(test_of_other_types),
+        cmocka_unit_test(test_libraries_by_package),
+        cmocka_unit_test(test_ranks_are_grouped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
