@@ -79,8 +79,13 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
     struct tw_buf why = {0};
     bool yes = true;
     tw_buf_puts(&why, "");
+    size_t needed = 0, failed = 0;
     for (size_t i = 0; i < TWIN_AREAS; i++)
-        if (x->needs & 1u << i) {
+        needed += (x->needs >> i) & 1u, failed += (x->needs >> i) & !tw_area_passes(area[i]);
+    if (needed == TWIN_AREAS && !failed)
+        tw_buf_puts(&why, "all five pass");
+    for (size_t i = 0; i < TWIN_AREAS; i++)
+        if (x->needs & 1u << i && (failed || needed < TWIN_AREAS) && (!failed || !tw_area_passes(area[i]))) {
             bool pass = tw_area_passes(area[i]);
             const char *holds = json_string_value(json_object_get(area[i], "holds")), *lack = json_string_value(json_array_get(json_object_get(area[i], "missing"), 0));
             yes &= pass;

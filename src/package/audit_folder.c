@@ -113,6 +113,8 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
 
 static void seeds(struct found *f, const char *text, const char *path)
 {
+    /* In C a colon belongs to ?: and labels. */
+    bool colon = tw_ends(path, ".py") || tw_ends(path, ".json") || tw_ends(path, ".yaml") || tw_ends(path, ".yml") || tw_ends(path, ".cfg") || tw_ends(path, ".ini") || tw_ends(path, ".ipynb");
     for (const char *line = text; *line && !*f->seed;) {
         size_t n = strcspn(line, "\n"), from = strspn(line, " \t");
         for (size_t i = from; i + 4 < n && line[from] != '#' && line[from] != '/'; i++) {
@@ -121,7 +123,7 @@ static void seeds(struct found *f, const char *text, const char *path)
             size_t j = i + 4;
             while (j < n && (isalnum((unsigned char)line[j]) || strchr("_\"' ,", line[j])))
                 j++;
-            if (j < n && strchr("=:(", line[j]) && memchr(line + j, '=', n - j) != line + j + 1) {
+            if (j < n && (strchr("=(", line[j]) || (colon && line[j] == ':')) && memchr(line + j, '=', n - j) != line + j + 1) {
                 j++;
                 while (j < n && strchr(" ('\"=", line[j]))
                     j++;

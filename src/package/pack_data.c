@@ -131,6 +131,18 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
     return rc;
 }
 
+/* A program, or the script: code, not data. */
+static bool is_started(const struct tw_pack *p, const char *real)
+{
+    json_t *programs = json_object_get(p->provenance, "programs"), *file;
+    const char *entry = tw_pk_text(json_object_get(programs, "entry"), "real_path");
+    bool yes = entry && strcmp(entry, real) == 0;
+    size_t i;
+    json_array_foreach(json_object_get(programs, "files"), i, file)
+        yes |= tw_pk_text(file, "real_path") && strcmp(tw_pk_text(file, "real_path"), real) == 0;
+    return yes;
+}
+
 /* What the command names, and nothing vouches for. */
 static void look_at_named(struct tw_pack *p, json_t *area)
 {
@@ -149,7 +161,7 @@ static void look_at_named(struct tw_pack *p, json_t *area)
         struct stat st;
         bool folder = real && stat(real, &st) == 0 && S_ISDIR(st.st_mode);
         bool config = tw_ends(path, ".json") || tw_ends(path, ".yaml") || tw_ends(path, ".yml") || tw_ends(path, ".toml") || tw_ends(path, ".py") || tw_ends(path, ".sh");
-        if ((real && (tw_pack_datum_of(p, real) || tw_pack_written(p, real))) || (!folder && config) || (below && !*below))
+        if ((real && (tw_pack_datum_of(p, real) || tw_pack_written(p, real) || is_started(p, real))) || (!folder && config) || (below && !*below))
             ;
         else if (real && below && tw_pack_is_tracked(p, below, folder))
             ;
