@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "interrupt.h"
+#include "ledger.h"
 #include "known.h"
 #include "progress.h"
 #include "runs.h"
@@ -44,6 +45,9 @@ static const struct tw_option options[] = {
     {"save-baseline", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
      "when the runs agree, write what they computed into FILE, a small text file for the repository", FIELD(save_baseline)},
     {"against", 0, TW_OPT_FILE, "FILE", NULL, "Baseline", "make one run and hold it against such a file: the gate of a CI", FIELD(against)},
+    {"key", 0, TW_OPT_LIST, "PUB", NULL, "Baseline", "with --against: this key must have signed the file (FILE.dsse.json); may be repeated",
+     FIELD(keys)},
+    {"trust", 0, TW_OPT_FILE, "FILE", NULL, "Baseline", "with --against: those whom this trust.toml names must have signed the file", FIELD(trust)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
      "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
@@ -66,6 +70,7 @@ static const struct tw_option options[] = {
      FIELD(bisect)},
     {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    TW_LEDGER_OPTION(tw_check_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet)},
@@ -90,6 +95,7 @@ static const struct tw_pair examples[] = {
     {"twinrun check --transplant step --runs 5 -- python train.py", "every place where the job parts, and how often"},
     {"twinrun check --save-baseline expected.json -- python train.py", "what the job computes, for the repository"},
     {"twinrun check --against expected.json --github -- python train.py", "in CI: does it still compute that?"},
+    {"twinrun check --against expected.json --key team.key.pub -- python train.py", "the same, by a file that the team signed"},
     {"git bisect run twinrun check --bisect -q -- python train.py", "which commit broke it?"},
     {NULL, NULL},
 };
@@ -163,6 +169,18 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
     tw_known_look_up(c->home, &s, k);
 }
 
+static void note_in_ledger(const struct tw_check *c)
+{
+    char *a = c->arms ? tw_shell_quote(&c->shell[0][2], 1) : NULL, *b = c->arms ? tw_shell_quote(&c->shell[1][2], 1) : NULL;
+    char *command = c->arms ? tw_printf("--a %s --b %s", a ? a : "", b ? b : "") : tw_shell_quote(c->arm[0], 0);
+    tw_ledger_note(&(struct tw_noted){.home = c->home, .url = c->args.ledger, .verb = c->args.against ? "gate" : "check", .command = command,
+                                      .outcome = twin_verdict_name(c->v->outcome), .first = c->v->outcome == TWIN_SAME ? NULL : c->v->first,
+                                      .runs = (const struct twin_run *const *)c->runs, .count = c->count});
+    tw_free(command);
+    tw_free(a);
+    tw_free(b);
+}
+
 static int print_verdict(struct tw_check *c)
 {
     const char *why;
@@ -184,6 +202,7 @@ static int print_verdict(struct tw_check *c)
     int rc = tw_verdict_print(c->v, (const struct twin_run *const *)c->runs, c->count, &o);
     if (c->v->outcome == TWIN_FAILED && !c->args.json)
         tw_check_show_tail(c->runs[0]);
+    note_in_ledger(c);
     tw_known_free(&known);
     tw_free(command);
     return c->interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
@@ -234,7 +253,9 @@ static void fini(struct tw_check *c)
         unlink(c->spool);
     tw_free(c->spool);
     tw_free(c->home);
+    tw_free(c->signer);
     tw_free(c->args.ignore.items);
+    tw_free(c->args.keys.items);
 }
 
 /* Bad use must not look like a bad commit to git bisect, so this holds before the options are parsed. */

@@ -12,7 +12,8 @@
 #include <twin/run.h>
 
 struct tw_check_args {
-    const char *a, *b, *home, *junit, *tolerance, *transplant, *against, *save_baseline;
+    const char *a, *b, *home, *junit, *tolerance, *transplant, *against, *save_baseline, *trust, *ledger;
+    struct tw_strings keys;     /* that must have signed the baseline */
     enum twin_level level;
     uint64_t runs, steps, b_starts_at, sketch_every, max_time;
     uint64_t transplant_limit;
@@ -35,6 +36,7 @@ struct tw_check {
     struct twin_verdict *v;     /* over runs[0..count-1]; NULL before the first comparison */
     bool interrupted, out_of_time, zoomed, printed;
     struct twin_baseline *baseline; /* --against */
+    char *signer;               /* whose signatures of it are good; NULL: nobody asked */
     bool runs_given;            /* --runs */
     bool gate_unsteady;         /* the run parts from the baseline, and from a second run */
     bool shares_files;          /* runs found files that earlier ones wrote: said, and a likelier cause than any factor */
@@ -62,6 +64,8 @@ int tw_check_transplant(struct tw_check *c);
 /* ---- check_gate.c: instead of the series, one run held against a file. -1 to go on, or the exit code to leave with. */
 int tw_check_gate_options(const struct tw_check_args *a, bool arms);
 int tw_check_gate(struct tw_check *c);
+/* check_signed.c: with --key or --trust, sets c->signer or fails. text: of the baseline as it was read. */
+int tw_check_signature(struct tw_check *c, const char *text, size_t bytes, struct twin_error *err);
 void tw_check_save_baseline(struct tw_check *c); /* of runs that agree; says why not */
 
 /* ---- check_extra.c */

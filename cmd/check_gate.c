@@ -12,12 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <twin/baseline.h>
+#include <twin/redact.h>
 
 enum { FILE_MAX_BYTES = 5 << 20 };
 #define LEVEL_NOT_GIVEN ((enum twin_level) - 1)
 
 int tw_check_gate_options(const struct tw_check_args *a, bool arms)
 {
+    if (!a->against && (a->keys.count || a->trust))
+        return tw_bad_use("check", "--key and --trust are about the file of --against: expected it too");
     if (!a->against && !a->save_baseline)
         return -1;
     const char *which = a->against ? "--against" : "--save-baseline";
@@ -47,7 +50,19 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
     struct twin_compare_options o = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
     struct twin_baseline *b = NULL;
     char *text = NULL, size[16], steps[32], records[32];
-    int rc = twin_baseline_make((const struct twin_run *const *)c->runs, runs, &o, TWINRUN_VERSION, &b, err);
+    /* The file goes into a repository: its command is the one that run.json keeps, without secrets. */
+    struct twin_redactor *safe = NULL;
+    struct twin_run first = *c->runs[0], *whole = c->runs[0];
+    int rc = twin_redactor_open(c->home, &safe, err);
+    first.argv = rc == 0 ? twin_redact_argv(safe, whole->argv, whole->argc) : NULL;
+    if (rc == 0 && !first.argv)
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory making a baseline");
+    c->runs[0] = &first;
+    if (rc == 0)
+        rc = twin_baseline_make((const struct twin_run *const *)c->runs, runs, &o, TWINRUN_VERSION, &b, err);
+    c->runs[0] = whole;
+    twin_redact_free(first.argv);
+    twin_redactor_close(safe);
     if (rc == 0)
         rc = tw_world_of(c->runs[0], add_world, b, err);
     if (rc == 0)
@@ -90,6 +105,8 @@ static int load(struct tw_check *c)
     char *text = NULL;
     size_t bytes = 0;
     int rc = tw_read_file(c->args.against, FILE_MAX_BYTES, &text, &bytes, &err);
+    if (rc == 0)
+        rc = tw_check_signature(c, text, bytes, &err);
     if (rc == 0)
         rc = twin_baseline_read(text, bytes, c->args.against, &c->baseline, &err);
     tw_free(text);
@@ -192,6 +209,7 @@ static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdi
     if (twin_baseline_judge(c->baseline, r, &o, out, &err) != 0)
         return tw_trouble(&err, "check: cannot compare the run with %s", c->args.against);
     (*out)->against->path = tw_strdup(c->args.against);
+    (*out)->against->signer = c->signer ? tw_strdup(c->signer) : NULL;
     compare_worlds(c, r, *out);
     return -1;
 }

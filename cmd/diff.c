@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun diff: compares recorded runs, also of two machines. */
+#include "ledger.h"
 #include "options.h"
 #include "runs.h"
 #include "say.h"
@@ -10,10 +11,11 @@
 #include "base.h"
 
 #include <string.h>
+#include <unistd.h>
 #include <twin/compare.h>
 
 struct diff_args {
-    const char *home, *junit, *tolerance;
+    const char *home, *junit, *tolerance, *ledger;
     uint64_t steps, b_starts_at;
     struct tw_strings ignore;
     bool json, github, bisect, env;
@@ -37,6 +39,7 @@ static const struct tw_option options[] = {
      FIELD(bisect)},
     {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    TW_LEDGER_OPTION(diff_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
     {NULL},
@@ -68,7 +71,19 @@ static bool same_command(const struct twin_run *a, const struct twin_run *b)
     return true;
 }
 
-static int compare(const struct diff_args *a, const struct twin_run **runs, size_t count, bool *printed)
+/* Only where there is a home: looking at folders from elsewhere makes none. */
+static void note_in_ledger(const struct diff_args *a, const struct twin_verdict *v, const struct twin_run *const *runs, size_t count)
+{
+    char *given = tw_home(a->home), *home = given ? tw_path_absolute(given, NULL) : NULL, *command = tw_shell_quote(runs[0]->argv, runs[0]->argc);
+    if (home && access(home, W_OK) == 0)
+        tw_ledger_note(&(struct tw_noted){.home = home, .url = a->ledger, .verb = "diff", .command = command, .outcome = twin_verdict_name(v->outcome),
+                                          .first = v->outcome == TWIN_SAME ? NULL : v->first, .runs = runs, .count = count});
+    tw_free(given);
+    tw_free(home);
+    tw_free(command);
+}
+
+static int compare(const struct diff_args *a, const struct twin_run *const *runs, size_t count, bool *printed)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_verdict *v = NULL;
@@ -100,6 +115,7 @@ static int compare(const struct diff_args *a, const struct twin_run **runs, size
     };
     *printed = true;
     int rc = tw_verdict_print(v, runs, count, &out);
+    note_in_ledger(a, v, runs, count);
     tw_free(command);
     twin_verdict_free(v);
     return rc;
@@ -132,7 +148,7 @@ static int run(int argc, char **argv)
     if (rc < 0 && a.env)
         rc = tw_diff_environment(runs[0], runs[1], a.json);
     if (rc < 0)
-        rc = compare(&a, (const struct twin_run **)runs, count, &printed);
+        rc = compare(&a, (const struct twin_run *const *)runs, count, &printed);
     if (a.json && !printed)
         rc = tw_verdict_json_error(rc);
     for (size_t i = 0; i < count; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun gc: deletes old runs, never one in progress. */
 #include "json.h"
+#include "ledger.h"
 #include "options.h"
 #include "runs.h"
 #include "say.h"
@@ -12,7 +13,7 @@
 #include <sys/stat.h>
 
 struct gc_args {
-    const char *home;
+    const char *home, *ledger;
     uint64_t keep;
     double older_than;
     bool dry_run, json;
@@ -26,6 +27,7 @@ static const struct tw_option options[] = {
      FIELD(older_than)},
     {"dry-run", 'n', TW_OPT_FLAG, NULL, NULL, "What goes", "say what would be deleted, delete nothing", FIELD(dry_run)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home)},
+    TW_LEDGER_OPTION(gc_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json)},
     {NULL},
 };
@@ -144,8 +146,13 @@ static int run(int argc, char **argv)
     char *home = tw_home(a.home);
     if (!home || twin_run_list(home, &dirs, &count, &err) != 0)
         rc = tw_trouble(&err, "cannot list the runs");
-    else
+    else {
+        if (!a.dry_run && count) /* what goes is to be known afterwards */
+            twin_ledger_close(tw_ledger_open(home, a.ledger, NULL, NULL));
         rc = collect(&a, home, dirs, count);
+        if (!a.dry_run && count)
+            twin_ledger_close(tw_ledger_open(home, a.ledger, NULL, NULL));
+    }
     for (size_t i = 0; i < count; i++)
         tw_free(dirs[i]);
     tw_free(dirs);
@@ -159,7 +166,7 @@ const struct tw_command tw_command_gc = {
     synopsis,
     "Deletes run folders of a home, and says each one with its size before it goes. With both options a run goes when "
     "either asks for it. Runs in progress, folders that are no run folders, and runs of a version that this program "
-    "cannot read are left alone.",
+    "cannot read are left alone. The ledger still knows what was deleted: twinrun ls lists it as such.",
     options,
     TW_OPERANDS_NONE,
     0,

@@ -3,6 +3,7 @@
 #include "isolate.h"
 
 #include "interrupt.h"
+#include "ledger.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -46,6 +47,7 @@ static const struct tw_option options[] = {
      FIELD(save_case)},
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the report as one HTML page (report.html in the search's folder has it in any case)",
      FIELD(html)},
+    TW_LEDGER_OPTION(tw_isolate_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the result: no plan, no progress, no line per run", FIELD(quiet)},
     {NULL},

@@ -20,7 +20,7 @@
 #include <twin/search.h>
 
 struct tw_isolate_args {
-    const char *a, *b, *home, *pin, *factor_file, *html, *save_case;
+    const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore, data;
     bool fresh_dir, json, no_cases, quiet, resume, text;
@@ -119,6 +119,7 @@ struct tw_isolate_result {
     char **text;
     size_t text_count;
     struct tw_known known;   /* x.hint points into it */
+    struct twin_redactor *redactor; /* the page in the home is handed around: no text in it has a secret of the command in it */
     bool failed;             /* out of memory */
 };
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *out);

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <twin/redact.h>
 #include <unistd.h>
 
 #define LOG_CAP ((size_t)64 << 20)
@@ -142,8 +143,15 @@ static int read_log(struct tw_isolate *c, const char *path, struct twin_error *e
 static json_t *describe(const struct tw_isolate *c)
 {
     json_t *argv = json_array(), *factors = json_array(), *ignored = json_array();
-    for (size_t i = 0; c->argv[i]; i++)
-        json_array_append_new(argv, tw_json_text(c->argv[i]));
+    struct twin_redactor *redactor = NULL;
+    size_t argc = 0;
+    while (c->argv[argc])
+        argc++;
+    twin_redactor_open(c->home, &redactor, NULL);
+    char **safe = redactor ? twin_redact_argv(redactor, c->argv, argc) : NULL;
+    for (size_t i = 0; safe && i < argc; i++)
+        json_array_append_new(argv, tw_json_text(safe[i]));
+    twin_redact_free(safe);
     for (size_t i = 0; i < c->count; i++)
         json_array_append_new(factors, tw_json_text(c->candidate[i].id));
     for (size_t i = 0; i < c->args.ignore.count; i++)
@@ -154,10 +162,14 @@ static json_t *describe(const struct tw_isolate *c)
                           (json_int_t)c->args.jobs); /* the order of the runs hangs on it */
     tw_free(cwd);
     if (c->arms) {
-        json_object_set_new(j, "a", tw_json_text(c->args.a));
-        json_object_set_new(j, "b", tw_json_text(c->args.b));
+        char *a = redactor ? twin_redact(redactor, c->args.a, NULL) : NULL, *b = redactor ? twin_redact(redactor, c->args.b, NULL) : NULL;
+        json_object_set_new(j, "a", tw_json_text(a));
+        json_object_set_new(j, "b", tw_json_text(b));
+        tw_free(a);
+        tw_free(b);
         json_object_set_new(j, "held", tw_json_text(c->args.pin ? c->args.pin : ""));
     }
+    twin_redactor_close(redactor);
     return j;
 }
 

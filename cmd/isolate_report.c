@@ -3,6 +3,7 @@
 #include "isolate.h"
 
 #include "json.h"
+#include "ledger.h"
 #include "say.h"
 
 #include "base.h"
@@ -229,6 +230,24 @@ static int print_text(const struct tw_isolate *c, const struct twin_isolation *x
     return 0;
 }
 
+static void note_in_ledger(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
+{
+    enum { RUNS = 50 };
+    const struct twin_run *runs[RUNS];
+    struct tw_buf causes = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < c->run_count && n < RUNS; i++)
+        if (c->runs[i].run)
+            runs[n++] = c->runs[i].run;
+    for (size_t i = 0; i < r->cause_count; i++)
+        tw_buf_printf(&causes, "%s%s", i ? ", " : "", c->factor[r->cause[i].candidate]->id);
+    char *command = c->arms ? NULL : tw_shell_quote(c->argv, 0);
+    tw_ledger_note(&(struct tw_noted){.home = c->home, .url = c->args.ledger, .verb = "isolate", .command = command ? command : x->command, .outcome = x->outcome,
+                                      .first = x->first, .cause = causes.data ? causes.data : "", .runs = runs, .count = n});
+    tw_free(command);
+    tw_buf_free(&causes);
+}
+
 int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
 {
     static const int code[] = {
@@ -244,6 +263,7 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
     c->reported = true;
     int rc = c->args.json ? print_json(c, &found.x, r) : print_text(c, &found.x, r);
     int page = write_page(c, &found), saved = c->args.save_case ? tw_isolate_save_case(c, &found) : 0;
+    note_in_ledger(c, &found.x, r);
     tw_isolate_result_free(&found);
     return rc || page || saved ? TW_EXIT_TROUBLE : code[r->outcome];
 }

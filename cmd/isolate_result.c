@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <twin/redact.h>
 #include <twin/stats.h>
 
 enum {
@@ -17,8 +18,10 @@ enum {
 };
 
 /* Keeps a string for as long as the result lives. */
-static const char *own(struct tw_isolate_result *o, char *text)
+static const char *own(struct tw_isolate_result *o, char *given)
 {
+    char *text = given && o->redactor ? twin_redact(o->redactor, given, NULL) : NULL;
+    tw_free(given);
     char **grown = text ? tw_reallocarray(o->text, o->text_count + 1, sizeof *grown) : NULL;
     if (!grown) {
         tw_free(text);
@@ -375,6 +378,7 @@ static char *plan_text(const struct tw_isolate *c)
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *o)
 {
     *o = (struct tw_isolate_result){{0}};
+    twin_redactor_open(c->home, &o->redactor, NULL); /* no memory: nothing can be told, own() says so */
     const char *job = own(o, c->arms ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
     o->x = (struct twin_isolation){
         .mood = mood(r->outcome), .outcome = twin_search_outcome_name(r->outcome), .sentence = own(o, sentence(c, r)), .command = job,
@@ -397,6 +401,7 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
 void tw_isolate_result_free(struct tw_isolate_result *o)
 {
     struct twin_isolation *x = &o->x;
+    twin_redactor_close(o->redactor);
     for (size_t i = 0; i < o->text_count; i++)
         tw_free(o->text[i]);
     tw_free(o->text);

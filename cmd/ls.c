@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun ls: the runs of a home, newest first. */
+/* twinrun ls: the runs of a home, newest first: from the ledger, which catches up first; without one from the run folders. */
 #include "json.h"
+#include "ledger.h"
 #include "options.h"
 #include "runs.h"
 #include "say.h"
 
 #include "base.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <twin/sign.h>
 
 struct ls_args {
-    const char *home;
+    const char *home, *ledger, *command, *outcome, *since;
     uint64_t count;
     bool json;
 };
@@ -20,7 +24,12 @@ struct ls_args {
 
 static const struct tw_option options[] = {
     {"count", 'n', TW_OPT_COUNT, "N", NULL, "Listing", "only the N newest", FIELD(count), 1, 0},
+    {"command", 'c', TW_OPT_STRING, "PATTERN", NULL, "Listing", "only runs whose command matches; * ? [..]", FIELD(command)},
+    {"outcome", 'o', TW_OPT_STRING, "WORD", NULL, "Listing",
+     "only runs that ended so (ok, 'exit 1', ...), or that took part in a comparison with this outcome (same, differ, ...)", FIELD(outcome)},
+    {"since", 0, TW_OPT_STRING, "WHEN", NULL, "Listing", "only runs that began then or later: 90m, 12h, 3d, or 2026-11-21", FIELD(since)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Listing", "folder that holds the runs", FIELD(home)},
+    TW_LEDGER_OPTION(ls_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Listing", "print one JSON object", FIELD(json)},
     {NULL},
 };
@@ -34,79 +43,168 @@ static const struct tw_pair exits[] = {
 static const struct tw_pair examples[] = {
     {"twinrun ls", "all runs of the working folder's home"},
     {"twinrun ls -n 5 --json", "the five newest, for a program"},
+    {"twinrun ls --outcome differ --since 7d --command '*train.py*'", "what parted this week"},
     {NULL, NULL},
 };
 
-static void print_row(const struct twin_run *r)
+struct listing {
+    const struct ls_args *a;
+    const char *home;
+    json_t *rows;      /* --json */
+    uint64_t shown;
+    int64_t since_ns;
+    int rc;
+    bool folders;      /* from the run folders */
+};
+
+static void print_head(const struct listing *l)
+{
+    if (!l->a->json && l->shown == 0)
+        printf("%-38s  %-11s %12s %9s %12s  %s\n", "RUN", "STATE", "TIME", "STEPS", "RECORDS", "COMMAND");
+}
+
+static bool wanted(const struct listing *l, int64_t start_ns, const char *command)
+{
+    return (!l->a->count || l->shown < l->a->count) && start_ns >= l->since_ns && (!l->a->command || tw_glob(l->a->command, command));
+}
+
+static void show_row(struct listing *l, const struct twin_ledger_run *r, const char *dir)
+{
+    char seconds[24], steps[32], records[32];
+    if (l->a->json) {
+        json_t *argv = r->argv[0] ? json_loads(r->argv, 0, NULL) : NULL;
+        json_array_append_new(l->rows, json_pack("{s:o, s:o, s:o, s:s, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:b}", "id", tw_json_text(r->id), "dir", tw_json_text(dir),
+                                                 "label", tw_json_text(r->label), "state", r->state, "exit_code", (json_int_t)r->exit_code, "wall_s", r->wall_s,
+                                                 "start_realtime_ns", (json_int_t)r->start_ns, "steps", (json_int_t)r->steps, "records",
+                                                 (json_int_t)r->records, "dropped", (json_int_t)r->dropped, "argv", argv ? argv : json_array(), "gone", r->gone));
+    } else {
+        print_head(l);
+        printf("%-38s  %-11s %12s %9s %12s  %.100s%s\n", r->name, r->state, tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
+               tw_human_count(r->records, records), r->command, r->gone ? "   (folder removed)" : "");
+    }
+    l->shown++;
+}
+
+/* ---- from the ledger */
+
+static int ledger_row(void *user, const struct twin_ledger_run *r)
+{
+    struct listing *l = user;
+    char *runs = tw_path_join(l->home, "runs"), *dir = runs ? tw_path_join(runs, r->name) : NULL;
+    if (dir && wanted(l, r->start_ns, r->command))
+        show_row(l, r, dir);
+    tw_free(dir);
+    tw_free(runs);
+    return 0;
+}
+
+/* ---- from the folders: runs that go on, and all of them without a ledger */
+
+static void folder_row(struct listing *l, const struct twin_run *r)
 {
     struct tw_run_totals t;
-    char state[32], seconds[24], steps[32], records[32];
-    char *command = tw_shell_quote(r->argv, r->argc);
+    char text[32];
+    const char *state = tw_run_state(r, text);
+    char *command = tw_shell_quote(r->argv, r->argc), *argv = NULL;
+    json_t *list = tw_json_texts(r->argv, r->argc);
     tw_run_totals(r, &t);
-    printf("%-38s  %-11s %12s %9s %12s  %.100s\n", tw_base_name(r->dir), tw_run_state(r, state),
-           tw_human_seconds(r->wall_s, seconds), tw_human_count(t.steps, steps), tw_human_count(t.records, records),
-           command ? command : "");
+    argv = list ? json_dumps(list, JSON_COMPACT) : NULL;
+    if (command && argv && wanted(l, r->start_realtime_ns, command) && (!l->a->outcome || strcmp(l->a->outcome, state) == 0))
+        show_row(l, &(struct twin_ledger_run){.id = r->id, .name = tw_base_name(r->dir), .label = r->label, .command = command, .argv = argv, .state = state,
+                                              .exit_code = r->exit_code, .start_ns = r->start_realtime_ns, .wall_s = r->wall_s, .steps = t.steps,
+                                              .records = t.records, .dropped = t.dropped}, r->dir);
+    free(argv);
+    json_decref(list);
     tw_free(command);
 }
 
-static json_t *json_row(const struct twin_run *r)
+static void live(void *user, const char *dir, const struct twin_run *r, const struct twin_error *err)
 {
-    struct tw_run_totals t;
-    char state[32];
-    tw_run_totals(r, &t);
-    return json_pack("{s:o, s:o, s:o, s:s, s:i, s:f, s:I, s:I, s:I, s:I, s:o}", "id", tw_json_text(r->id), "dir",
-                     tw_json_text(r->dir), "label", tw_json_text(r->label), "state", tw_run_state(r, state),
-                     "exit_code", r->exit_code, "wall_s", r->wall_s, "start_realtime_ns",
-                     (json_int_t)r->start_realtime_ns, "steps", (json_int_t)t.steps, "records", (json_int_t)t.records,
-                     "dropped", (json_int_t)t.dropped, "argv", tw_json_texts(r->argv, r->argc));
+    struct listing *l = user;
+    if (r)
+        folder_row(l, r);
+    else
+        l->rc = tw_trouble(err, "%s", tw_base_name(dir)); /* one bad folder hides none of the others */
 }
 
-static int list(char **dirs, size_t count, bool json)
+static int folders(struct listing *l)
 {
-    json_t *rows = json ? json_array() : NULL;
-    int rc = 0;
-    if (!json && count)
-        printf("%-38s  %-11s %12s %9s %12s  %s\n", "RUN", "STATE", "TIME", "STEPS", "RECORDS", "COMMAND");
+    struct twin_error err = TWIN_ERROR_INIT;
+    char **dirs = NULL;
+    size_t count = 0;
+    if (twin_run_list(l->home, &dirs, &count, &err) != 0)
+        return tw_trouble(&err, "cannot list the runs");
+    l->folders = true;
     for (size_t i = 0; i < count; i++) {
-        struct twin_error err = TWIN_ERROR_INIT;
+        struct twin_error why = TWIN_ERROR_INIT;
         struct twin_run *r = NULL;
-        if (twin_run_load(dirs[i], &r, &err) != 0) { /* one bad folder hides none of the others */
-            rc = tw_trouble(&err, "%s", tw_base_name(dirs[i]));
-            continue;
-        }
-        if (json)
-            json_array_append_new(rows, json_row(r));
-        else
-            print_row(r);
+        bool more = !l->a->count || l->shown < l->a->count;
+        int rc = more ? twin_run_load(dirs[i], &r, &why) : 0;
+        if (more)
+            live(l, dirs[i], rc == 0 ? r : NULL, &why);
         twin_run_free(r);
+        tw_free(dirs[i]);
     }
-    if (json && tw_json_print(json_pack("{s:s, s:o}", "schema", "twinrun.ls/1", "runs", rows)) != 0)
-        rc = TW_EXIT_TROUBLE;
-    return rc;
+    tw_free(dirs);
+    return l->rc;
+}
+
+static int from_ledger(struct listing *l, struct twin_ledger *ledger)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *owner = tw_ledger_home(l->home, l->a->ledger);
+    struct twin_ledger_filter f = {.home = owner, .command = l->a->command, .outcome = l->a->outcome, .since_ns = l->since_ns, .limit = l->a->count};
+    int rc = owner ? twin_ledger_runs(ledger, &f, ledger_row, l, &err) : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+    tw_free(owner);
+    return rc ? tw_trouble(&err, "cannot read the ledger; --ledger none lists the folders") : l->rc;
+}
+
+/* 90m, 12h, 3d, 2w before now; or a day or time. */
+static int parse_since(const char *s, int64_t *ns)
+{
+    static const struct { char unit; double seconds; } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 7 * 86400}};
+    char *end;
+    errno = 0;
+    double n = strtod(s, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (end != s && end[0] == units[i].unit && !end[1] && n >= 0 && n < 1e5) {
+            *ns = tw_realtime_ns() - (int64_t)(n * units[i].seconds * 1e9);
+            return 0;
+        }
+    return twin_trust_time(s, ns);
 }
 
 static int run(int argc, char **argv)
 {
     struct ls_args a = {0};
     struct tw_operands rest;
-    struct twin_error err = TWIN_ERROR_INIT;
-    char **dirs = NULL;
-    size_t count = 0;
     int rc = tw_options_parse(&tw_command_ls, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    char *home = tw_home(a.home);
-    if (!home || twin_run_list(home, &dirs, &count, &err) != 0) {
-        rc = tw_trouble(&err, "cannot list the runs");
-    } else {
-        if (count == 0 && !a.json)
-            tw_say("no runs in %s; make one: twinrun record -- COMMAND", home);
-        rc = list(dirs, a.count && a.count < count ? (size_t)a.count : count, a.json);
+    struct listing l = {.a = &a};
+    if (a.since && parse_since(a.since, &l.since_ns) != 0)
+        return tw_bad_use("ls", "--since: expected 90m, 12h, 3d, 2w or a day such as 2026-11-21, found \"%s\"", a.since);
+    char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
+    if (!home) {
+        tw_free(given);
+        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "cannot list the runs");
     }
-    for (size_t i = 0; i < count; i++)
-        tw_free(dirs[i]);
-    tw_free(dirs);
+    l.home = home;
+    l.rows = a.json ? json_array() : NULL;
+    struct twin_ledger *ledger = tw_ledger_open(home, a.ledger, live, &l);
+    if (!ledger) { /* what was shown before the ledger failed is shown again, once */
+        l.rc = 0;
+        l.shown = 0;
+        json_array_clear(l.rows);
+    }
+    rc = ledger ? from_ledger(&l, ledger) : folders(&l);
+    twin_ledger_close(ledger);
+    if (!a.json && l.shown == 0 && rc == 0)
+        tw_say(a.command || a.outcome || a.since ? "no such run in %s" : "no runs in %s; make one: twinrun record -- COMMAND", given);
+    if (a.json && tw_json_print(json_pack("{s:s, s:o}", "schema", "twinrun.ls/1", "runs", l.rows)) != 0)
+        rc = TW_EXIT_TROUBLE;
     tw_free(home);
+    tw_free(given);
     return rc;
 }
 
@@ -115,7 +213,8 @@ const struct tw_command tw_command_ls = {
     "list the recorded runs",
     synopsis,
     "Lists the run folders of a home, newest first: name, how the job ended, wall time, steps, records and the "
-    "command. "
+    "command. They come from the ledger, which is fast with thousands of runs, catches up with the folders first, and still knows runs whose "
+    "folder gc has removed.\n\n"
     "A run is named to the other commands by its path, its folder's name, its id or the unique beginning of one, "
     "last, or last~1 (the one before the last).",
     options,

@@ -113,6 +113,7 @@ static int run(int argc, char **argv)
     if (!a.record.quiet)
         tw_say("recorded in %s", r->dir);
     rc = tw_record_exit(r);
+    tw_ledger_note_run(a.record.home, a.record.ledger, r);
     twin_run_free(r);
     return rc;
 }

@@ -3,10 +3,11 @@
 #define TW_CMD_RECORD_H
 /* What record and run share: one job, as transparent as can be. */
 #include "data.h"
+#include "ledger.h"
 #include "options.h"
 
 struct tw_record_args {
-    const char *home, *label;
+    const char *home, *label, *ledger;
     enum twin_level level;
     uint64_t steps, sketch_every;
     struct tw_window window;
@@ -32,7 +33,8 @@ struct tw_record_args {
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in a scratch copy of the working folder",                               \
      offsetof(struct s, m.fresh_dir)},                                                                                            \
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", offsetof(struct s, m.home)},                     \
-    {"label", 0, TW_OPT_STRING, "TEXT", NULL, "Output", "part of the run folder's name", offsetof(struct s, m.label)}
+    {"label", 0, TW_OPT_STRING, "TEXT", NULL, "Output", "part of the run folder's name", offsetof(struct s, m.label)},              \
+    TW_LEDGER_OPTION(s, m.ledger)
 
 /* What a launch means that is to pass for the job itself. Zeroed by the caller; started and code are set by the launch. */
 struct tw_transparent { bool started; int code; };

@@ -31,7 +31,7 @@ struct replay_args {
 
 static const struct tw_option options[] = {
     {"into", 'o', TW_OPT_DIR, "FOLDER", NULL, "Where", "new folder to run it in (default: PACKAGE-replay beside the package)", FIELD(into)},
-    {"data", 'd', TW_OPT_LIST, "[NAME=]DIR", NULL, "With what", "where the data are that the package names; they are verified first; may be repeated", FIELD(data)},
+    {"data", 'd', TW_OPT_LIST, "DIR", NULL, "With what", "where the data are that the package names (NAME=DIR when it names several); they are verified first; may be repeated", FIELD(data)},
     {"fetch", 0, TW_OPT_FLAG, NULL, NULL, "With what", "download the data that the package's fetch.txt names", FIELD(fetch)},
     {"environment", 'e', TW_OPT_STRING, "HOW", "check", "With what", "check: run only if the packages here are those of the lock list; build: make a fresh virtual environment "
      "from that list with pip; here: run with what is here, and name the differences", FIELD(environment)},

@@ -158,6 +158,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     else
         report(w, r, a->record.quiet);
     int rc = tw_record_exit(r);
+    tw_ledger_note_run(a->record.home, a->record.ledger, r);
     twin_run_free(r);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "show_provenance.h"
 
 #include "json.h"
+#include "ledger.h"
 #include "options.h"
 #include "runs.h"
 #include "say.h"
@@ -28,6 +29,7 @@ static const struct tw_option options[] = {
     {"notes", 'n', TW_OPT_FLAG, NULL, NULL, "Run", "list every note of the agents", FIELD(notes)},
     {"provenance", 0, TW_OPT_FLAG, NULL, NULL, "Run", "what surrounded the run: code, libraries, settings, machine; do its ranks agree?", FIELD(provenance)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home)},
+    TW_LEDGER_OPTION(tw_show_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json)},
     {NULL},
 };
@@ -205,7 +207,7 @@ static json_t *json_run(const struct twin_run *r, struct opened *traces, const s
     return j;
 }
 
-static int show(const struct twin_run *r, const struct tw_show_args *a)
+static int show(const struct twin_run *r, const char *home, const struct tw_show_args *a)
 {
     struct opened *traces = tw_calloc(r->trace_count + 1, sizeof *traces);
     int rc = 0;
@@ -221,6 +223,8 @@ static int show(const struct twin_run *r, const struct tw_show_args *a)
     json_t *j = a->json ? json_run(r, traces, a) : NULL, *rows = a->json && records ? json_array() : NULL;
     if (!a->json && !records)
         text_run(r, traces, a);
+    if (!records)
+        tw_show_comparisons(home, a->ledger, r->id, j);
     for (size_t i = 0; records && i < r->trace_count; i++)
         if (traces[i].trace && tw_show_records(traces[i].trace, r->traces[i], a, rows) != 0)
             rc = TW_EXIT_TROUBLE;
@@ -247,8 +251,15 @@ static int run(int argc, char **argv)
     if (a.provenance && (a.verify || a.record || a.step != TW_NOT_GIVEN))
         return tw_bad_use("show", "--provenance is about the run, not about its records: leave out --step, --record and --verify");
     char *home = tw_home(a.home);
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *dir = NULL;
+    if (home && twin_run_resolve(home, rest.items[0], &dir, &err) == TWIN_ENOENT && tw_show_gone(home, a.ledger, rest.items[0], a.json) == 0) {
+        tw_free(home);
+        return 0;
+    }
+    tw_free(dir);
     struct twin_run *r = home ? tw_run_open(home, rest.items[0]) : NULL;
-    rc = !r ? TW_EXIT_TROUBLE : a.provenance ? tw_show_provenance(r, a.json) : show(r, &a);
+    rc = !r ? TW_EXIT_TROUBLE : a.provenance ? tw_show_provenance(r, a.json) : show(r, home, &a);
     twin_run_free(r);
     tw_free(home);
     return rc;

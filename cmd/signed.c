@@ -54,7 +54,12 @@ int tw_signed_run(const char *home, const char *spec, struct twin_run **out, str
         return twin_error_set(err, TWIN_ENOMEM, "no memory");
     if (run)
         return twin_run_load(spec, out, err);
-    rc = twin_run_resolve(folder, spec, &dir, err);
+    struct twin_error why = TWIN_ERROR_INIT;
+    rc = twin_run_resolve(folder, spec, &dir, &why);
+    if (rc != 0 && rc != TWIN_ENOENT)
+        twin_error_set(err, rc, "%s", why.message);
+    else if (rc != 0)
+        twin_error_set(err, rc, "%s: no such file or folder, and no run of that name in %s/runs (twinrun ls lists them)", spec, folder);
     rc = rc ? rc : twin_run_load(dir, out, err);
     tw_free(dir);
     tw_free(folder);

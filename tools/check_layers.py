@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
 
-base <- fingerprint, stats, launch <- trace, numerics, formats <- mpi, kernels, spread, compare <- evidence <- sign, isolate, cases, sign <- package <- report <- cmd; agents take base,
+base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, compare <- evidence <- sign, isolate, cases <- package, report <- cmd; agents take base,
 fingerprint and the trace writer.
 Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
 """
@@ -21,6 +21,7 @@ MAY = {
     "src/numerics": {"src/base", "src/fingerprint"},
     "src/formats": {"src/base", "src/fingerprint"},
     "src/spread": {"src/base", "src/fingerprint", "src/stats", "src/numerics"},
+    "src/ledger": {"src/base"},
     "src/mpi": {"src/base", "src/fingerprint", "src/numerics"},
     "kernels": {"src/base", "src/fingerprint", "src/numerics"},
     "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
@@ -31,14 +32,15 @@ MAY = {
     "src/cases": {"src/base", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
     "src/report": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate"},
     "cmd": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread",
-            "src/evidence", "src/sign", "src/package"},
+            "src/evidence", "src/ledger", "src/sign", "src/package"},
     "agents": {"src/base", "src/fingerprint", "src/trace"},
 }
 # The room that owns each public header.
 PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "significant.h": "src/stats", "random.h": "src/numerics", "run.h": "src/launch",
     "trace.h": "src/trace", "compare.h": "src/compare", "baseline.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
-    "isolation.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
+    "isolation.h": "src/report", "incident.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
+    "ledger.h": "src/ledger",
     "tensors.h": "src/formats", "spread.h": "src/spread",
     "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
     "config.h": "src/evidence", "content.h": "src/evidence", "snapshot.h": "src/evidence", "layout.h": "src/evidence", "checkpoint.h": "src/evidence", "provenance.h": "src/evidence", "redact.h": "src/launch", "sign.h": "src/sign", "package.h": "src/package",

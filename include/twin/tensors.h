@@ -3,7 +3,7 @@
 #define TWIN_TENSORS_H
 /*
  * Numbers from other people's files: NumPy's .npy and .npz, safetensors, and PyTorch checkpoints (the zip format, and the one
- * before it). Room: src/formats. docs/internals/formats.md says what is checked.
+ * before it; folders of torch.distributed.checkpoint). Room: src/formats. docs/internals/formats.md says what is checked.
  *
  *     struct twin_tensors *f;
  *     if (twin_tensors_open("grads.pt", &f, &err) == 0)
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-enum twin_tensors_kind { TWIN_TENSORS_NPY, TWIN_TENSORS_NPZ, TWIN_TENSORS_SAFETENSORS, TWIN_TENSORS_TORCH, TWIN_TENSORS_TORCH_LEGACY };
+enum twin_tensors_kind { TWIN_TENSORS_NPY, TWIN_TENSORS_NPZ, TWIN_TENSORS_SAFETENSORS, TWIN_TENSORS_TORCH, TWIN_TENSORS_TORCH_LEGACY, TWIN_TENSORS_TORCH_DISTRIBUTED };
 
 struct twin_tensors; /* an open file */
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <twin/content.h>
+#include <twin/snapshot.h>
 #include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are digested in little-endian order");
@@ -273,6 +274,24 @@ static int digest_values(struct twin_content *c, struct twin_error *err)
     return 0;
 }
 
+/* A folder's "file" digest is the root of its snapshot. */
+static int read_folder(const char *path, struct twin_content *out, struct twin_error *err)
+{
+    struct twin_snapshot s;
+    const struct twin_snapshot_options o = {.exclude = NULL};
+    int rc = out->tensor ? digest_values(out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+    rc = rc ? rc : digest_all(out, err);
+    rc = rc ? rc : twin_snapshot_take(path, &o, &s, err);
+    if (rc == 0) {
+        memcpy(out->file, s.root, sizeof out->file);
+        out->file_bytes = s.bytes;
+        twin_snapshot_free(&s);
+    } else {
+        twin_content_free(out);
+    }
+    return rc;
+}
+
 int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct whole whole;
@@ -283,6 +302,8 @@ int twin_content_read(const char *path, struct twin_content *out, struct twin_er
         return rc;
     out->count = twin_tensors_count(out->tensors);
     out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
+    if (twin_tensors_kind(out->tensors) == TWIN_TENSORS_TORCH_DISTRIBUTED)
+        return read_folder(path, out, err);
     rc = whole_init(&whole, path, err);
     rc = rc ? rc : digest_values(out, err);
     if (rc == 0 && !out->tensor)

@@ -119,6 +119,12 @@ static void one(struct tw_differences *d, const json_t *a, const json_t *b, cons
     tw_free(q);
 }
 
+static bool differ_by_name(const json_t *a, const json_t *b, const char *key)
+{
+    const json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
+    return !json_is_null(x) && !json_is_null(y) && !json_equal(x, y); /* null: not known, unlike a name that is not there */
+}
+
 /* Two objects name by name. power(name) ranks each; many of one power become one line that names the first. */
 static void names(struct tw_differences *d, const json_t *a, const json_t *b, const char *group, const char *many, enum twin_power (*power)(const char *))
 {
@@ -130,13 +136,13 @@ static void names(struct tw_differences *d, const json_t *a, const json_t *b, co
         return;
     }
     json_object_foreach(all, key, v)
-        if (!json_equal(json_object_get(a, key), json_object_get(b, key)))
+        if (differ_by_name(a, b, key))
             count[power(key)]++;
     bool told[TWIN_POWER_NOISE + 1] = {false};
     json_object_foreach(all, key, v) {
         json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
         enum twin_power p = power(key);
-        if (json_equal(x, y) || told[p])
+        if (!differ_by_name(a, b, key) || told[p])
             continue;
         bool gathered = count[p] > SINGLE && p != TWIN_POWER_HIGH;
         char *s = tw_pv_shown(x), *t = tw_pv_shown(y), *what = gathered ? tw_printf("%zu %s, among them %s", count[p], many, key) : tw_strdup(key);
@@ -393,6 +399,12 @@ static void flags(struct tw_differences *d, const json_t *a, const json_t *b)
     tw_buf_free(&only[1]);
 }
 
+static enum twin_power compiler_power(const char *name)
+{
+    (void)name;
+    return TWIN_POWER_MEDIUM; /* just-in-time compilation calls them */
+}
+
 static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     static const struct row cpu[] = {
@@ -408,7 +420,7 @@ static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
                                       {"power_limit_mw", "power limit", TWIN_POWER_LOW}, {"application_clocks_mhz", "clocks", TWIN_POWER_LOW}, {"nvlinks_up", "NVLinks", TWIN_POWER_LOW},
                                       {"uuid", "UUID", TWIN_POWER_NOISE}, {"pci", "PCI address", TWIN_POWER_NOISE}};
     static const struct row system[] = {
-        {"environment/libc", "C library", TWIN_POWER_MEDIUM}, {"environment/compilers", "compilers", TWIN_POWER_MEDIUM}, {"environment/locale", "locale", TWIN_POWER_LOW},
+        {"environment/libc", "C library", TWIN_POWER_MEDIUM}, {"environment/locale", "locale", TWIN_POWER_LOW},
         {"environment/system/pretty_name", "system", TWIN_POWER_LOW}, {"environment/kernel/release", "kernel", TWIN_POWER_LOW},
         {"environment/kernel/command_line", "kernel command line", TWIN_POWER_LOW}, {"environment/kernel/address_layout", "address layout", TWIN_POWER_LOW},
         {"environment/memory", "memory", TWIN_POWER_LOW}, {"environment/limits", "limits", TWIN_POWER_LOW}, {"environment/cgroup", "control group", TWIN_POWER_LOW},
@@ -425,6 +437,7 @@ static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
     }
     for (size_t i = 0; i < json_array_size(x) && i < json_array_size(y); i++)
         rows(d, json_array_get(x, i), json_array_get(y, i), "accelerators", each, sizeof each / sizeof each[0]);
+    names(d, tw_pv_at(a, "environment/compilers"), tw_pv_at(b, "environment/compilers"), "system", "compilers", compiler_power);
     rows(d, a, b, "system", system, sizeof system / sizeof system[0]);
 }
 

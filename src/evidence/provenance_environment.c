@@ -237,6 +237,8 @@ static json_t *compilers(const struct tw_collector *c)
             const char *release = strstr(a.out, "release ");
             const char *text = i == 2 && release ? release : a.out;
             tw_pv_put(o, all[i][0], json_stringn(text, strcspn(text, "\n")));
+        } else if (!a.missing) {
+            tw_pv_put(o, all[i][0], json_null()); /* it is there, and gave no answer in time: not known */
         }
         tw_free(a.out);
     }

@@ -16,7 +16,9 @@ enum {
 /* The file: by descriptor, or in memory. */
 struct tw_source {
     int fd; /* -1: in memory */
+    bool borrowed; /* fd is somebody else's to close */
     const unsigned char *memory;
+    uint64_t base; /* with fd: where it begins in the file */
     uint64_t size;
     const char *name;
 };
@@ -84,6 +86,13 @@ int tw_npz_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_erro
 int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err);
 int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle, struct twin_error *err);
 int tw_torch_legacy_list(struct twin_tensors *f, struct twin_error *err);
+struct tw_dcp;
+int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct twin_error *err); /* takes folder; *out is to be freed after an error, too */
+void tw_dcp_free(struct tw_dcp *d);
+int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err);
+int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err);
+enum twin_dtype tw_torch_type(const char *name); /* TWIN_BYTES: none that is known */
+void tw_torch_append_key(struct tw_buf *b, const char *s, uint32_t n);
 bool tw_torch_legacy_is(const unsigned char *start, size_t n);
 
 static inline uint32_t tw_le16(const unsigned char *p) { return p[0] | (uint32_t)p[1] << 8; }

@@ -14,7 +14,7 @@ int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n, 
             memcpy(out, s->memory + at, n);
         return 0;
     }
-    ssize_t got = tw_pread_all(s->fd, out, n, at);
+    ssize_t got = tw_pread_all(s->fd, out, n, s->base + at);
     if (got < 0)
         return twin_error_system(err, "%s: cannot read", s->name);
     if ((size_t)got != n)

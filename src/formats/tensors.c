@@ -32,6 +32,7 @@ struct twin_tensors {
     struct twin_tensors_value *value;
     size_t values, value_room;
     bool wants_values;
+    struct tw_dcp *dcp;
     const char **skipped;
     size_t skipped_count;
     size_t *by_place; /* hash table of first entries, index + 1, by what they show */
@@ -317,13 +318,13 @@ static int list(struct twin_tensors *f, struct twin_error *err)
     return unknown(&f->source, start, n, err);
 }
 
-static int open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err)
+int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err)
 {
     struct twin_tensors *f = tw_calloc(1, sizeof *f);
     int rc = 0;
     *out = NULL;
     if (!f) {
-        if (s->fd >= 0)
+        if (s->fd >= 0 && !s->borrowed)
             close(s->fd);
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
     }
@@ -344,6 +345,25 @@ static int open_source(const struct tw_source *s, bool values, struct twin_tenso
     return 0;
 }
 
+/* fd: of the folder; taken. */
+static int open_folder(const char *path, int fd, bool values, struct twin_tensors **out, struct twin_error *err)
+{
+    struct twin_tensors *f = faccessat(fd, ".metadata", F_OK, 0) == 0 ? tw_calloc(1, sizeof *f) : NULL;
+    if (!f) {
+        close(fd);
+        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, or a folder of torch.distributed.checkpoint (with .metadata in it), found another folder", path);
+    }
+    f->source = (struct tw_source){.fd = -1, .name = tw_arena_text(f, path, strlen(path))};
+    f->kind = TWIN_TENSORS_TORCH_DISTRIBUTED;
+    f->wants_values = values;
+    int rc = f->source.name ? tw_dcp_list(f, fd, &f->dcp, err) : (close(fd), twin_error_set(err, TWIN_ENOMEM, "%s: no memory", path));
+    if (rc)
+        twin_tensors_close(f);
+    else
+        *out = f;
+    return rc;
+}
+
 static int open_path(const char *path, bool values, struct twin_tensors **out, struct twin_error *err)
 {
     struct stat st;
@@ -356,12 +376,14 @@ static int open_path(const char *path, bool values, struct twin_tensors **out, s
         close(s.fd);
         return rc;
     }
+    if (S_ISDIR(st.st_mode))
+        return open_folder(path, s.fd, values, out, err);
     if (!S_ISREG(st.st_mode)) {
         close(s.fd);
-        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, found %s", path, S_ISDIR(st.st_mode) ? "a folder" : "a device, pipe or socket");
+        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, found %s", path, "a device, pipe or socket");
     }
     s.size = (uint64_t)st.st_size;
-    return open_source(&s, values, out, err);
+    return tw_tensors_open_source(&s, values, out, err);
 }
 
 int twin_tensors_open(const char *path, struct twin_tensors **out, struct twin_error *err)
@@ -377,21 +399,22 @@ int twin_tensors_open_all(const char *path, struct twin_tensors **out, struct tw
 int twin_tensors_open_all_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err)
 {
     const struct tw_source s = {.fd = -1, .memory = data, .size = bytes, .name = name};
-    return open_source(&s, true, out, err);
+    return tw_tensors_open_source(&s, true, out, err);
 }
 
 int twin_tensors_open_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err)
 {
     const struct tw_source s = {.fd = -1, .memory = data, .size = bytes, .name = name};
-    return open_source(&s, false, out, err);
+    return tw_tensors_open_source(&s, false, out, err);
 }
 
 void twin_tensors_close(struct twin_tensors *f)
 {
     if (!f)
         return;
-    if (f->source.fd >= 0)
+    if (f->source.fd >= 0 && !f->source.borrowed)
         close(f->source.fd);
+    tw_dcp_free(f->dcp);
     tw_unpack_free(f->unpack);
     tw_free(f->whole);
     tw_free(f->tensor);
@@ -414,7 +437,7 @@ enum twin_tensors_kind twin_tensors_kind(const struct twin_tensors *f)
 
 const char *twin_tensors_kind_name(enum twin_tensors_kind kind)
 {
-    static const char *const names[] = {".npy", ".npz", "safetensors", "PyTorch", "PyTorch, old format"};
+    static const char *const names[] = {".npy", ".npz", "safetensors", "PyTorch", "PyTorch, old format", "torch.distributed.checkpoint"};
     return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
 }
 
@@ -525,6 +548,8 @@ int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t
         return twin_error_set(err, TWIN_EINVAL, "%s: tensor %s has %llu elements", f->source.name, e->name, (unsigned long long)e->count);
     if (n == 0)
         return 0;
+    if (f->dcp)
+        return tw_dcp_read(f->dcp, e, i, first, n, out, err);
     if (s->strides) {
         rc = hold(f, i, err);
         if (rc == 0)

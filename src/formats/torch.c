@@ -45,7 +45,7 @@ static int no_memory(struct walk *w)
 
 /* ---- types */
 
-static enum twin_dtype type_of(const char *name)
+enum twin_dtype tw_torch_type(const char *name)
 {
     static const struct { const char *storage, *dtype; enum twin_dtype code; } types[] = {
         {"DoubleStorage", "float64", TWIN_F64}, {"FloatStorage", "float32", TWIN_F32}, {"HalfStorage", "float16", TWIN_F16},
@@ -86,7 +86,7 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
         return bad(w, "a tensor without its storage");
     w->names += type->count;
     t->stored_as = tw_arena_text(w->file, type->text, type->count);
-    t->dtype = type_of(type->text);
+    t->dtype = tw_torch_type(type->text);
     if (!t->stored_as)
         return no_memory(w);
     if (view && view->kind != TW_NONE)
@@ -156,7 +156,7 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
         const struct tw_node *type = tw_node_item(a, 6);
         if (!type || type->kind != TW_GLOBAL)
             return bad(w, "a tensor without its type");
-        t.dtype = type_of(type->text);
+        t.dtype = tw_torch_type(type->text);
         t.stored_as = tw_arena_text(w->file, type->text, type->count);
         if (!t.stored_as)
             return no_memory(w);
@@ -181,7 +181,7 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
 /* ---- names */
 
 /* A key that would read as an index, an argument or several keys stands in quotes. */
-static void append_text(struct tw_buf *b, const char *s, uint32_t n)
+void tw_torch_append_key(struct tw_buf *b, const char *s, uint32_t n)
 {
     bool plain = n > 0, digits = n > 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -208,7 +208,7 @@ static void append_key(struct tw_buf *b, const struct tw_node *key, uint32_t i)
     if (b->len)
         tw_buf_puts(b, "/");
     if (key->kind == TW_TEXT)
-        append_text(b, key->text, key->count);
+        tw_torch_append_key(b, key->text, key->count);
     else if (key->kind == TW_INT)
         tw_buf_printf(b, "%lld", (long long)key->number);
     else
@@ -304,6 +304,8 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
         return twin_error_set(w->err, TWIN_ELIMIT, "%s: containers in containers beyond %d", tw_tensors_source(w->file)->name, TW_MAX_DEPTH);
     if (n->on_path)
         return 0; /* a list in itself */
+    if (depth == 0 && (n->kind < TW_TUPLE || n->kind == TW_GLOBAL))
+        return add_leaf(w, n); /* it is all that there is */
     n->on_path = true;
     if (n->kind == TW_DICT)
         for (uint32_t i = 0; rc == 0 && i + 1 < n->count; i += 2)
@@ -313,7 +315,7 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
             rc = visit_at(w, n->item[i], depth + 1, NULL, "[%u]", i);
     else if (n->kind == TW_OBJECT)
         rc = visit_object(w, n, depth + 1);
-    if (rc == 0 && n->count == 0 && depth > 0 && n->kind >= TW_TUPLE && n->kind <= TW_SET)
+    if (rc == 0 && n->count == 0 && n->kind >= TW_TUPLE && n->kind <= TW_SET)
         rc = add_value(w, n, TWIN_VALUE_EMPTY, n->kind == TW_DICT ? "{}" : "[]");
     n->on_path = false;
     return rc;
@@ -401,7 +403,7 @@ static void learn_sizes(struct walk *w, struct tw_node *n, int depth)
     if (n->kind == TW_PERSISTENT) {
         const struct tw_node *id = tw_node_item(n, 0), *type = tw_node_item(id, 1), *key = tw_node_item(id, 2);
         struct storage *s = type && type->kind == TW_GLOBAL && key && key->kind == TW_TEXT ? old_storage(w, key) : NULL;
-        const enum twin_dtype dtype = s ? type_of(type->text) : TWIN_BYTES;
+        const enum twin_dtype dtype = s ? tw_torch_type(type->text) : TWIN_BYTES;
         if (s) /* of a type that is not known the size is not either: then what lies behind it cannot be found */
             s->bytes_each = dtype != TWIN_BYTES ? twin_dtype_size(dtype) : tw_ends(type->text, "UntypedStorage");
         return;

@@ -110,7 +110,7 @@ static const char *const protocol[] = {
     "TWINRUN_RUN_DIR",    "TWINRUN_RUN_ID",       "TWINRUN_LEVEL",           "TWINRUN_WINDOW",
     "TWINRUN_STEPS",      "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
     "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR",     "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
-    "TWINRUN_ZOOM_OP",    "TWINRUN_TRANSPLANT",   "TWINRUN_HOT_LIB",
+    "TWINRUN_ZOOM_OP",    "TWINRUN_TRANSPLANT",   "TWINRUN_HOT_LIB",         "TWINRUN_LEDGER", /* it may hold a password */
 };
 
 /* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working folder and are kept. */

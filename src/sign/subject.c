@@ -183,7 +183,7 @@ int twin_subject_folder(const char *path, const char *const *skip, size_t skip_c
 {
     struct walk w = {.root = path, .real_root = links ? realpath(path, NULL) : NULL, .skip = skip, .skip_count = skip_count};
     int rc = walk_into(&w, AT_FDCWD, path, "", 0, err);
-    if (rc == 0) {
+    if (rc == 0 && w.count > 0) {
         qsort(w.item, w.count, sizeof *w.item, by_path);
         rc = hash_all(&w, s, err);
     }

@@ -99,8 +99,10 @@ int twin_trust_time(const char *text, int64_t *ns)
     const time_t t = timegm(&back);
     if (back.tm_year != tm.tm_year || back.tm_mon != tm.tm_mon || back.tm_mday != tm.tm_mday || back.tm_hour != tm.tm_hour || back.tm_min != tm.tm_min || back.tm_sec != tm.tm_sec)
         return TWIN_EINVAL; /* 2026-02-30 */
+    if (t < 0 || t > 9000000000) /* 1970 to 2255: what 64 bits of nanoseconds hold */
+        return TWIN_EINVAL;
     *ns = (int64_t)t * 1000000000;
-    return t > 9000000000 || t < 0 ? TWIN_EINVAL : 0;
+    return 0;
 }
 
 static int begin(void *user, size_t line, struct twin_error *err)
@@ -131,7 +133,7 @@ static int read_field(const struct reading *r, const char *key, const char *fiel
     const bool from = strcmp(field, "from") == 0, until = strcmp(field, "until") == 0;
     if (strcmp(field, "file") == 0) {
         char *path = tw_path_join(r->folder, value);
-        rc = !path ? no_memory(err) : k->key ? 0 : twin_key_read_public(path, &k->key, err);
+        rc = !path ? no_memory(err) : twin_key_read_public(path, &k->key, err);
         tw_free(path);
         return rc;
     }
@@ -155,6 +157,10 @@ static int read_key(void *user, const char *key, const struct tw_toml_value *v, 
         return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected {file = \"KEY.pub\"}, with from, until or revoked", r->path, line, key);
     if (r->t->count + 1 >= KEYS_MAX)
         return twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d keys", r->path, line, KEYS_MAX - 1);
+    for (size_t i = 0; i + 1 < v->count && rc == 0; i += 2)
+        for (size_t j = 0; j < i && rc == 0; j += 2)
+            if (strcmp(v->text[i], v->text[j]) == 0)
+                rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: %s stands there twice", r->path, line, key, v->text[i]);
     for (size_t i = 0; i + 1 < v->count && rc == 0; i += 2)
         rc = read_field(r, key, v->text[i], v->text[i + 1], line, &k, err);
     if (rc == 0 && !k.key)

@@ -164,3 +164,101 @@ def test_optimizer_state(digest, tmp_path):
     torch.save({"adam": adam.state_dict(), "model": model.state_dict()}, tmp_path / "b")
     r = digest(tmp_path / "a", tmp_path / "b")
     assert r["outcome"] == "same" and [d["name"] for d in r["value_differences"]] == ["adam/param_groups[0]/weight_decay"]
+
+
+def quiet_dcp():
+    import warnings
+    warnings.simplefilter("ignore")
+    import torch.distributed.checkpoint as dcp
+    return dcp
+
+
+def nested():
+    torch.manual_seed(5)
+    return {"model": {"w.x": torch.randn(6, 4, 3), "b": torch.randn(5).bfloat16(), "big": torch.randn(700, 900)}, "optimizer": {"state": {0: {"exp_avg": torch.ones(2)}},
+            "groups": [{"lr": 0.1, "params": [0, 1]}]}, "step": 7, "scalar": torch.tensor(3.5), "none": None, "text": "x"}
+
+
+def test_distributed_checkpoint(digest, tmp_path):
+    """The same tensors, and the same other values, as saved by torch.save."""
+    state = nested()
+    quiet_dcp().save(state, checkpoint_id=str(tmp_path / "dcp"), no_dist=True)
+    torch.save(state, tmp_path / "plain.pt")
+    r = digest(tmp_path / "dcp", tmp_path / "plain.pt")
+    assert r["outcome"] == "same" and r["value_differences"] == [] and len(r["items"][0]["tensors"]) == 5, r
+    state["model"]["w.x"][2, 1, 1] += 1
+    quiet_dcp().save(state, checkpoint_id=str(tmp_path / "other"), no_dist=True)
+    r = digest(tmp_path / "dcp", tmp_path / "other")
+    assert [(d["name"], d["changed"]) for d in r["differences"]] == [("model/w.x", 1)]
+
+
+def sharded(folder, tensor, boxes):
+    """A checkpoint of one tensor in these boxes, one file each, by PyTorch's own classes."""
+    from torch.distributed.checkpoint import metadata as m
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+    import pickle
+    folder.mkdir()
+    chunks, places = [], {}
+    for i, (offsets, sizes) in enumerate(boxes):
+        part = tensor[tuple(slice(o, o + n) for o, n in zip(offsets, sizes))].clone()
+        buffer = io.BytesIO()
+        torch.save(part, buffer)
+        with open(folder / ("__%d_0.distcp" % i), "wb") as f:
+            f.write(b"x" * i + buffer.getvalue() + b"y")
+        chunks.append(m.ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes)))
+        places[m.MetadataIndex("t", torch.Size(offsets), i)] = _StorageInfo("__%d_0.distcp" % i, i, len(buffer.getvalue()))
+    meta = m.Metadata({"t": m.TensorStorageMetadata(m.TensorProperties(dtype=tensor.dtype), tensor.size(), chunks)}, {"t": ("t",)}, places)
+    with open(folder / ".metadata", "wb") as f:
+        pickle.dump(meta, f)
+    return meta
+
+
+def test_distributed_chunks(digest, tmp_path):
+    torch.manual_seed(6)
+    tensor = torch.randn(7, 5, 4)
+    torch.save({"t": tensor}, tmp_path / "plain.pt")
+    wanted = digest(tmp_path / "plain.pt")["items"][0]["content"]
+    for i, boxes in enumerate(([((0, 0, 0), (3, 5, 4)), ((3, 0, 0), (4, 5, 4))],                                     # rows
+                               [((0, 0, 0), (7, 2, 4)), ((0, 2, 0), (7, 3, 4))],                                     # columns
+                               [((0, 0, 0), (4, 5, 1)), ((0, 0, 1), (4, 5, 3)), ((4, 0, 0), (3, 2, 4)), ((4, 2, 0), (3, 3, 4))])):
+        sharded(tmp_path / str(i), tensor, boxes)
+        assert digest(tmp_path / str(i))["items"][0]["content"] == wanted, i
+        back = {"t": torch.zeros(7, 5, 4)}
+        quiet_dcp().load(back, checkpoint_id=str(tmp_path / str(i)), no_dist=True)
+        assert torch.equal(back["t"], tensor)  # and PyTorch takes it for one
+
+
+def test_hostile_distributed_checkpoints(twinrun, tmp_path):
+    import pickle
+    tensor = torch.randn(4, 3)
+    boxes = [((0, 0), (2, 3)), ((2, 0), (2, 3))]
+    for i, (change, why) in enumerate((
+            (lambda m, d: m.storage_data.update({k: type(v)("../secret", 0, 10) for k, v in m.storage_data.items()}), "not one of the folder"),
+            (lambda m, d: m.storage_data.update({k: type(v)("/etc/passwd", 0, 10) for k, v in m.storage_data.items()}), "not one of the folder"),
+            (lambda m, d: m.storage_data.update({k: type(v)(v.relative_path, v.offset, v.length + 100) for k, v in m.storage_data.items()}), "cut off"),
+            (lambda m, d: m.storage_data.update({k: type(v)(v.relative_path, -1, 5) for k, v in m.storage_data.items()}), "no place"),
+            (lambda m, d: m.storage_data.clear(), "no file has it"),
+            (lambda m, d: m.state_dict_metadata["t"].chunks.pop(), "no chunk has element 6"),
+            (lambda m, d: setattr(m.state_dict_metadata["t"], "size", torch.Size((1 << 40, 3))), "no chunk has element"),
+            (lambda m, d: setattr(m.state_dict_metadata["t"], "size", torch.Size((2, 3))), "outside of its tensor"),
+            (lambda m, d: (d / "__1_0.distcp").unlink(), "__1_0.distcp"),
+            (lambda m, d: ((d / "__1_0.distcp").unlink(), (d / "__1_0.distcp").symlink_to("__0_0.distcp")), "__1_0.distcp"),
+            (lambda m, d: (d / "__1_0.distcp").write_bytes(b"x" * 5000), "expected"))):
+        folder = tmp_path / str(i)
+        meta = sharded(folder, tensor, boxes)
+        change(meta, folder)
+        with open(folder / ".metadata", "wb") as f:
+            pickle.dump(meta, f)
+        r = twinrun("digest", str(folder))
+        assert r.rc == 2 and why in r.err, (i, r)
+
+    class Evil:
+        def __reduce__(self):
+            import os
+            return os.system, ("touch %s/ran" % tmp_path,)
+
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / ".metadata").write_bytes(pickle.dumps(Evil()))
+    assert twinrun("digest", str(tmp_path / "evil")).rc == 2 and not (tmp_path / "ran").exists()
+    (tmp_path / "none").mkdir()
+    assert "another folder" in twinrun("digest", str(tmp_path / "none")).err

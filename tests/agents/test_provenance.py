@@ -261,3 +261,13 @@ def test_ranks_that_are_not_alike(twinrun, python, script, work, home):
     assert odd["rank 1: deterministic_algorithms"] == ("high", "False", "True")
     assert not [w for w in odd if "RANK" in w]
     assert "rank 1: NCCL_ALGO: Ring, the others: (not there)" in twinrun("show", "last", "--provenance").out
+
+
+def test_a_search_keeps_no_secret_either(twinrun, work, home, script):
+    script("draw.py", "import random\nprint(random.random())\n")
+    twinrun("isolate", "-q", "--text", "--max-runs", "13", "--", sys.executable, "draw.py", "--api-key", "plantedsearch")
+    searches = 1
+    if FULL:
+        twinrun("isolate", "-q", "--text", "--max-runs", "14", "--a", f"{sys.executable} draw.py --password plantedarm", "--b", f"DB_TOKEN=plantedarm {sys.executable} draw.py")
+        searches = 2
+    assert len(list((home / "searches").iterdir())) == searches and b"planted" not in everything(home)

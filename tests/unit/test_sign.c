@@ -328,13 +328,14 @@ static void refused_trust(void **state)
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-02-30\"}\n", "2026-02-30");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", from = \"2027-01-01\", until = \"2026-01-01\"}\n", "never valid");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", revoked = \"\"}\n", "the reason");
+    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-01-01\", until = \"2027-01-01\"}\n", "twice");
     trust_refused("[[trust]]\nneed = 1\nana = \"a.pub\"\n", "{file =");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\"}\n[[trust]]\nneed = 1\n", "another");
 }
 
 static void times(void **state)
 {
-    static const char *const bad[] = {"", "2026", "2026-13-01", "2026-02-29", "2026-1-1", "2026-01-01 ", "2026-01-01T00:00", "2026-01-01T00:00:00", "2026-01-01T24:00:00Z", "2026-01-01T00:00:00+01:00", "-026-01-01"};
+    static const char *const bad[] = {"", "2026", "2026-13-01", "2026-02-29", "2026-1-1", "2026-01-01 ", "2026-01-01T00:00", "2026-01-01T00:00:00", "2026-01-01T24:00:00Z", "2026-01-01T00:00:00+01:00", "-026-01-01", "1969-12-31", "2300-01-01", "0000-01-01"};
     int64_t ns;
     (void)state;
     assert_int_equal(twin_trust_time("1970-01-02", &ns), 0);

@@ -15,3 +15,6 @@ c --against b.json --ignore 'x' -- "$JOB"
 c --against b.json --transplant step -- "$JOB"
 c --save-baseline b.json --runs 1 -- "$JOB"
 c --runs 1 -- "$JOB"
+# A secret on the command line gets into no file of ours.
+twinrun check -q --save-baseline secret.json -- "$JOB" --steps 2 --token not-to-be-seen >/dev/null 2>&1
+grep -rl not-to-be-seen .twinrun secret.json || echo "not kept"

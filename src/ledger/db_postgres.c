@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "db.h"
+
+#include "base.h"
+
+#ifdef TWIN_HAVE_POSTGRES
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Types of results (pg_type.dat); all that our columns and expressions have. */
+enum { INT8 = 20, INT4 = 23, FLOAT8 = 701, LOCK = 0x74776e72 };
+
+struct postgres { struct tw_db db; PGconn *c; char *password; };
+
+/* libpq's messages, in one line, without the password wherever it may have got into one. */
+static void clean(char *message, const char *password)
+{
+    for (char *p = message; *p; p++)
+        if (*p == '\n' || *p == '\t')
+            *p = ' ';
+    for (size_t n = strlen(message); n > 0 && message[n - 1] == ' ';)
+        message[--n] = '\0';
+    size_t n = password ? strlen(password) : 0;
+    for (char *p = n ? strstr(message, password) : NULL; p; p = strstr(p, password))
+        memset(p, '*', n);
+}
+
+static int failed(struct postgres *p, const char *message, const char *state, struct twin_error *err)
+{
+    char text[700];
+    snprintf(text, sizeof text, "%s", message ? message : "");
+    clean(text, p->password);
+    bool busy = state && (strcmp(state, "55P03") == 0 || strcmp(state, "57014") == 0 || strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0);
+    bool tables = state && strncmp(state, "42", 2) == 0 && strcmp(state, "42501") != 0; /* not ours, or damaged */
+    return twin_error_set(err, busy ? TWIN_EBUSY : tables ? TWIN_EFORMAT : TWIN_EIO, "%s: %s", p->db.name, text);
+}
+
+static void close_postgres(struct tw_db *db)
+{
+    struct postgres *p = (struct postgres *)db;
+    PQfinish(p->c);
+    tw_free(p->password);
+    tw_free(db->name);
+    tw_free(p);
+}
+
+static struct tw_db_value cell(const PGresult *r, int row, int column)
+{
+    struct tw_db_value v = {.s = ""};
+    if (PQgetisnull(r, row, column))
+        return v;
+    v.s = PQgetvalue(r, row, column);
+    Oid type = PQftype(r, column);
+    v.type = type == INT8 || type == INT4 ? TW_DB_INT : type == FLOAT8 ? TW_DB_REAL : TW_DB_TEXT;
+    v.i = v.type == TW_DB_INT ? strtoll(v.s, NULL, 10) : 0;
+    v.d = v.type == TW_DB_TEXT ? 0 : strtod(v.s, NULL);
+    return v;
+}
+
+static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n, tw_db_row_fn *each, void *user, struct twin_error *err)
+{
+    enum { ARGUMENTS = 32 };
+    struct postgres *p = (struct postgres *)db;
+    char number[ARGUMENTS][32];
+    const char *text[ARGUMENTS];
+    for (size_t i = 0; i < n && i < ARGUMENTS; i++) {
+        if (arg[i].type == TW_DB_INT)
+            snprintf(number[i], sizeof number[i], "%lld", (long long)arg[i].i);
+        else if (arg[i].type == TW_DB_REAL)
+            snprintf(number[i], sizeof number[i], "%.17g", arg[i].d);
+        text[i] = arg[i].type == TW_DB_NULL ? NULL : arg[i].type == TW_DB_TEXT ? arg[i].s : number[i];
+    }
+    PGresult *r = PQexecParams(p->c, sql, (int)n, NULL, text, NULL, NULL, 0);
+    ExecStatusType status = PQresultStatus(r);
+    int stopped = 0, rc = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK ? 0
+                          : failed(p, r ? PQresultErrorMessage(r) : PQerrorMessage(p->c), r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
+    struct tw_db_value row[ARGUMENTS];
+    int columns = PQnfields(r);
+    for (int i = 0; rc == 0 && each && !stopped && i < PQntuples(r); i++) {
+        for (int k = 0; k < columns && k < ARGUMENTS; k++)
+            row[k] = cell(r, i, k);
+        stopped = each(user, row, (size_t)columns);
+    }
+    PQclear(r);
+    return rc ? rc : stopped;
+}
+
+static void rollback_postgres(struct tw_db *db)
+{
+    struct postgres *p = (struct postgres *)db;
+    PGTransactionStatusType t = PQtransactionStatus(p->c);
+    if (t == PQTRANS_INTRANS || t == PQTRANS_INERROR)
+        run_postgres(db, "ROLLBACK", NULL, 0, NULL, NULL, NULL);
+}
+
+/* Writers take turns, as with SQLite: then the next version of a record, and the next schema, are not chosen twice. */
+static int begin_postgres(struct tw_db *db, struct twin_error *err)
+{
+    int rc = run_postgres(db, "BEGIN", NULL, 0, NULL, NULL, err);
+    if (rc == 0)
+        rc = run_postgres(db, "SELECT pg_advisory_xact_lock(CAST($1 AS BIGINT))", &TW_INT(LOCK), 1, NULL, NULL, err);
+    if (rc != 0)
+        rollback_postgres(db);
+    return rc;
+}
+
+static int commit_postgres(struct tw_db *db, struct twin_error *err)
+{
+    return run_postgres(db, "COMMIT", NULL, 0, NULL, NULL, err);
+}
+
+static int found(void *user, const struct tw_db_value *row, size_t n)
+{
+    (void)row;
+    *(bool *)user = n > 0;
+    return 0;
+}
+
+static int has_table_postgres(struct tw_db *db, const char *name, bool *yes, struct twin_error *err)
+{
+    *yes = false;
+    return run_postgres(db, "SELECT 1 FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = $1", &TW_TEXT(name), 1, found, yes, err);
+}
+
+static const struct tw_db_ops ops = {close_postgres, begin_postgres, commit_postgres, rollback_postgres, run_postgres, has_table_postgres};
+
+static const char *option(const PQconninfoOption *o, const char *key)
+{
+    for (; o && o->keyword; o++)
+        if (strcmp(o->keyword, key) == 0)
+            return o->val ? o->val : "";
+    return "";
+}
+
+static void no_notice(void *user, const char *message) /* libpq would print it */
+{
+    (void)user;
+    (void)message;
+}
+
+/* postgresql://host:port/name: what may be shown. */
+static char *shown_name(const PQconninfoOption *o)
+{
+    const char *host = option(o, "host"), *port = option(o, "port"), *name = option(o, "dbname");
+    char *text = tw_printf("postgresql://%s%s%s/%s", host, *port ? ":" : "", port, name), *safe = text ? tw_printable(text, strlen(text)) : NULL;
+    tw_free(text);
+    return safe;
+}
+
+static PGconn *connect_to(PQconninfoOption *o)
+{
+    enum { MOST = 64 };
+    const char *key[MOST + 3], *value[MOST + 3];
+    int n = 0;
+    for (PQconninfoOption *x = o; x->keyword && n < MOST; x++) {
+        if (!x->val || strcmp(x->keyword, "connect_timeout") == 0)
+            continue;
+        key[n] = x->keyword;
+        value[n++] = x->val;
+    }
+    key[n] = "connect_timeout";
+    value[n++] = *option(o, "connect_timeout") ? option(o, "connect_timeout") : "5";
+    if (!*option(o, "application_name")) {
+        key[n] = "application_name";
+        value[n++] = "twinrun";
+    }
+    key[n] = value[n] = NULL;
+    return PQconnectdbParams(key, value, 0);
+}
+
+int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
+{
+    char *why = NULL;
+    PQconninfoOption *o = PQconninfoParse(url, &why);
+    *out = NULL;
+    PQfreemem(why); /* it may quote the password */
+    if (!o)
+        return twin_error_set(err, TWIN_EINVAL, "the ledger's address cannot be read; expected postgresql://[USER[:PASSWORD]@][HOST][:PORT]/NAME, special characters as %%XX");
+    struct postgres *p = tw_calloc(1, sizeof *p);
+    if (!p || !(p->db.name = shown_name(o)) || !(p->password = tw_strdup(option(o, "password")))) {
+        if (p)
+            tw_free(p->db.name);
+        tw_free(p);
+        PQconninfoFree(o);
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
+    }
+    p->db.ops = &ops;
+    p->c = connect_to(o);
+    PQconninfoFree(o);
+    int rc = PQstatus(p->c) == CONNECTION_OK ? 0 : failed(p, p->c ? PQerrorMessage(p->c) : "out of memory", NULL, err);
+    if (rc == 0) {
+        PQsetNoticeProcessor(p->c, no_notice, NULL);
+        rc = run_postgres(&p->db, "SET lock_timeout = '20s'", NULL, 0, NULL, NULL, err);
+    }
+    if (rc == 0)
+        rc = run_postgres(&p->db, "SET statement_timeout = '60s'", NULL, 0, NULL, NULL, err);
+    if (rc == 0)
+        *out = &p->db;
+    else
+        close_postgres(&p->db);
+    return rc;
+}
+#else
+int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
+{
+    (void)url; /* it may hold a password */
+    *out = NULL;
+    return twin_error_set(err, TWIN_EUNSUPPORTED, "no ledger in PostgreSQL: this twinrun was built without libpq (package libpq-dev)");
+}
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "db.h"
+
+#ifdef TWIN_HAVE_SQLITE
+#include <errno.h>
+#include <sqlite3.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base.h"
+
+enum { WAIT_MS = 20000, BEGIN_TRIES = 50 };
+
+struct sqlite { struct tw_db db; sqlite3 *handle; };
+
+static int code_of(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return TWIN_EBUSY;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_SCHEMA:
+    case SQLITE_ERROR: return TWIN_EFORMAT; /* our statements are right, so the tables are not ours */
+    case SQLITE_NOMEM: return TWIN_ENOMEM;
+    default: return TWIN_EIO;
+    }
+}
+
+static int failed(struct sqlite *s, int rc, struct twin_error *err)
+{
+    return twin_error_set(err, code_of(rc), "%s: %s%s", s->db.name, s->handle ? sqlite3_errmsg(s->handle) : sqlite3_errstr(rc),
+                          code_of(rc) == TWIN_EFORMAT ? "; when it is moved away, a new one is made from the run folders" : "");
+}
+
+static void close_sqlite(struct tw_db *db)
+{
+    struct sqlite *s = (struct sqlite *)db;
+    sqlite3_close(s->handle);
+    tw_free(db->name);
+    tw_free(s);
+}
+
+static int bind(sqlite3_stmt *statement, int at, const struct tw_db_value *v)
+{
+    switch (v->type) {
+    case TW_DB_INT: return sqlite3_bind_int64(statement, at, v->i);
+    case TW_DB_REAL: return sqlite3_bind_double(statement, at, v->d);
+    case TW_DB_TEXT: return sqlite3_bind_text(statement, at, v->s, -1, SQLITE_TRANSIENT);
+    default: return sqlite3_bind_null(statement, at);
+    }
+}
+
+static struct tw_db_value column(sqlite3_stmt *statement, int at)
+{
+    struct tw_db_value v = {0};
+    switch (sqlite3_column_type(statement, at)) {
+    case SQLITE_INTEGER: v.type = TW_DB_INT; break;
+    case SQLITE_FLOAT: v.type = TW_DB_REAL; break;
+    case SQLITE_NULL: break;
+    default: v.type = TW_DB_TEXT;
+    }
+    v.i = sqlite3_column_int64(statement, at);
+    v.d = sqlite3_column_double(statement, at);
+    const unsigned char *text = v.type == TW_DB_TEXT ? sqlite3_column_text(statement, at) : NULL;
+    v.s = text ? (const char *)text : "";
+    return v;
+}
+
+static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n, tw_db_row_fn *each, void *user, struct twin_error *err)
+{
+    enum { COLUMNS = 32 };
+    struct sqlite *s = (struct sqlite *)db;
+    struct tw_db_value row[COLUMNS];
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(s->handle, sql, -1, &statement, NULL), stopped = 0;
+    for (size_t i = 0; rc == SQLITE_OK && i < n; i++)
+        rc = bind(statement, (int)i + 1, &arg[i]);
+    while (rc == SQLITE_OK && !stopped && (rc = sqlite3_step(statement)) == SQLITE_ROW) {
+        int columns = sqlite3_column_count(statement);
+        for (int i = 0; i < columns && i < COLUMNS; i++)
+            row[i] = column(statement, i);
+        stopped = each ? each(user, row, (size_t)(columns < COLUMNS ? columns : COLUMNS)) : 0;
+        rc = SQLITE_OK;
+    }
+    int code = rc == SQLITE_OK || rc == SQLITE_DONE ? 0 : failed(s, rc, err); /* before finalize: it has the message */
+    sqlite3_finalize(statement);
+    return code ? code : stopped;
+}
+
+/* A writer that reads first, and writes then, could meet another one that did the same: it says at once that it will write. */
+static int begin_sqlite(struct tw_db *db, struct twin_error *err)
+{
+    return run_sqlite(db, "BEGIN IMMEDIATE", NULL, 0, NULL, NULL, err);
+}
+
+static int commit_sqlite(struct tw_db *db, struct twin_error *err)
+{
+    return run_sqlite(db, "COMMIT", NULL, 0, NULL, NULL, err);
+}
+
+static void rollback_sqlite(struct tw_db *db)
+{
+    if (!sqlite3_get_autocommit(((struct sqlite *)db)->handle))
+        run_sqlite(db, "ROLLBACK", NULL, 0, NULL, NULL, NULL);
+}
+
+static int found(void *user, const struct tw_db_value *row, size_t n)
+{
+    (void)row;
+    *(bool *)user = n > 0;
+    return 0;
+}
+
+static int has_table_sqlite(struct tw_db *db, const char *name, bool *yes, struct twin_error *err)
+{
+    *yes = false;
+    return run_sqlite(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1", &TW_TEXT(name), 1, found, yes, err);
+}
+
+static const struct tw_db_ops ops = {close_sqlite, begin_sqlite, commit_sqlite, rollback_sqlite, run_sqlite, has_table_sqlite};
+
+/* The file may have been made by anybody: nothing that it holds is run. */
+static int settings(struct sqlite *s, struct twin_error *err)
+{
+    sqlite3_busy_timeout(s->handle, WAIT_MS);
+    sqlite3_db_config(s->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(s->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(s->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_limit(s->handle, SQLITE_LIMIT_LENGTH, 64 << 20);
+    int rc = TWIN_EBUSY;
+    struct twin_error last = TWIN_ERROR_INIT;
+    /* Where two processes switch a new file to WAL at once, one is told "locked" without being made to wait. */
+    for (int i = 0; i < BEGIN_TRIES && rc == TWIN_EBUSY; i++) {
+        last = (struct twin_error)TWIN_ERROR_INIT;
+        rc = run_sqlite(&s->db, "PRAGMA journal_mode = WAL", NULL, 0, NULL, NULL, &last);
+        if (rc == TWIN_EBUSY)
+            usleep(20000);
+    }
+    if (rc != 0)
+        return twin_error_set(err, rc, "%s", last.message);
+    return run_sqlite(&s->db, "PRAGMA synchronous = NORMAL", NULL, 0, NULL, NULL, err);
+}
+
+int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
+{
+    struct stat st;
+    struct sqlite *s = tw_calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s || !(s->db.name = tw_strdup(path))) {
+        tw_free(s);
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening %s", path);
+    }
+    s->db.ops = &ops;
+    s->db.fresh = stat(path, &st) != 0 && errno == ENOENT;
+    int rc = sqlite3_open_v2(path, &s->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
+    rc = rc == SQLITE_OK ? settings(s, err) : failed(s, rc, err);
+    if (rc == 0)
+        *out = &s->db;
+    else
+        close_sqlite(&s->db);
+    return rc;
+}
+#else
+int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
+{
+    *out = NULL;
+    return twin_error_set(err, TWIN_EUNSUPPORTED, "no ledger in %s: this twinrun was built without SQLite (package libsqlite3-dev)", path);
+}
+#endif

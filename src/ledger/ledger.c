@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <twin/ledger.h>
+
+#include "db.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct twin_ledger { struct tw_db *db; bool together; /* between begin and end */ };
+
+#define COLUMNS "id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, wall_s, steps, records, dropped, gone, data_root, argv"
+
+bool twin_ledger_off(const char *url)
+{
+    url = url ? url : getenv("TWINRUN_LEDGER");
+    return url && strcmp(url, "none") == 0;
+}
+
+int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out, struct twin_error *err)
+{
+    const char *given = getenv("TWINRUN_LEDGER");
+    struct twin_ledger *l = tw_calloc(1, sizeof *l);
+    url = url ? url : given && *given ? given : NULL;
+    *out = NULL;
+    if (!l)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
+    int rc;
+    if (url && strcmp(url, "none") == 0) {
+        rc = twin_error_set(err, TWIN_EUNSUPPORTED, "there is to be no ledger");
+    } else if (url && (tw_starts(url, "postgresql://") || tw_starts(url, "postgres://"))) {
+        rc = tw_db_postgres(url, &l->db, err);
+    } else if (url) { /* not quoted: who mistypes the scheme has typed the password, too */
+        rc = twin_error_set(err, TWIN_EINVAL, "the ledger's address cannot be read; expected postgresql://... or none");
+    } else {
+        char *path = tw_path_join(home, "ledger.db");
+        rc = path ? tw_db_sqlite(path, &l->db, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
+        tw_free(path);
+    }
+    if (rc == 0)
+        rc = tw_schema_migrate(l->db, TWIN_LEDGER_SCHEMA, err);
+    if (rc == 0) {
+        *out = l;
+        return 0;
+    }
+    twin_ledger_close(l);
+    return rc;
+}
+
+void twin_ledger_close(struct twin_ledger *l)
+{
+    if (l && l->db)
+        l->db->ops->close(l->db);
+    tw_free(l);
+}
+
+const char *twin_ledger_name(const struct twin_ledger *l)
+{
+    return l->db->name;
+}
+
+bool twin_ledger_is_new(const struct twin_ledger *l)
+{
+    return l->db->fresh;
+}
+
+/* ---- writing */
+
+static int begin(struct twin_ledger *l, struct twin_error *err)
+{
+    return l->together ? 0 : l->db->ops->begin(l->db, err);
+}
+
+static int finish(struct twin_ledger *l, int rc, struct twin_error *err)
+{
+    if (l->together)
+        return rc;
+    if (rc == 0)
+        rc = l->db->ops->commit(l->db, err);
+    if (rc != 0)
+        l->db->ops->rollback(l->db);
+    return rc;
+}
+
+int twin_ledger_begin(struct twin_ledger *l, struct twin_error *err)
+{
+    int rc = begin(l, err);
+    l->together = rc == 0;
+    return rc;
+}
+
+int twin_ledger_end(struct twin_ledger *l, bool keep, struct twin_error *err)
+{
+    l->together = false;
+    int rc = keep ? l->db->ops->commit(l->db, err) : 0;
+    if (!keep || rc != 0)
+        l->db->ops->rollback(l->db);
+    return rc;
+}
+
+/* Databases hold text: other bytes become \xNN. */
+struct texts { char *s[16]; size_t n; bool failed; };
+
+static const char *text(struct texts *t, const char *s)
+{
+    char *safe = s && *s ? tw_printable(s, strlen(s)) : tw_strdup("");
+    if (!safe || t->n == sizeof t->s / sizeof t->s[0]) {
+        t->failed = true;
+        tw_free(safe);
+        return "";
+    }
+    t->s[t->n++] = safe;
+    return safe;
+}
+
+static int free_texts(struct texts *t, struct twin_error *err)
+{
+    for (size_t i = 0; i < t->n; i++)
+        tw_free(t->s[i]);
+    return t->failed ? twin_error_set(err, TWIN_ENOMEM, "out of memory writing to the ledger") : 0;
+}
+
+static int put_artifact(struct twin_ledger *l, const char *run, const struct twin_ledger_artifact *a, struct twin_error *err)
+{
+    struct texts t = {0};
+    struct tw_db_value v[] = {TW_TEXT(run), TW_TEXT(text(&t, a->path)), TW_TEXT(text(&t, a->sha256)), TW_TEXT(text(&t, a->kind)), TW_INT(a->bytes),
+                              TW_INT(tw_realtime_ns())};
+    int rc = t.failed ? 0 : l->db->ops->run(l->db,
+                          "INSERT INTO artifacts (run_id, path, sha256, kind, bytes, recorded_ns) SELECT $1, $2, $3, $4, CAST($5 AS BIGINT), CAST($6 AS BIGINT) "
+                          "WHERE NOT EXISTS (SELECT 1 FROM artifacts WHERE run_id = $1 AND path = $2 AND sha256 = $3)",
+                          v, 6, NULL, NULL, err);
+    int oom = free_texts(&t, err);
+    return rc ? rc : oom;
+}
+
+/* The next version, unless the newest one says the same. */
+static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r, struct twin_error *err)
+{
+    struct texts t = {0};
+    struct tw_db_value v[] = {
+        TW_TEXT(text(&t, r->id)), TW_INT(tw_realtime_ns()), TW_TEXT(text(&t, r->home)), TW_TEXT(text(&t, r->name)), TW_TEXT(text(&t, r->label)),
+        TW_TEXT(text(&t, r->command)), TW_TEXT(text(&t, r->host)), TW_TEXT(text(&t, r->state)), TW_INT(r->exit_code), TW_INT(r->start_ns), TW_REAL(r->wall_s),
+        TW_INT(r->steps), TW_INT(r->records), TW_INT(r->dropped), TW_INT(r->gone), TW_TEXT(text(&t, r->data_root)), TW_TEXT(text(&t, r->argv)),
+    };
+    int rc = t.failed ? 0 : l->db->ops->run(l->db,
+        "INSERT INTO runs (id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, wall_s, steps, records, dropped, gone, data_root, argv) "
+        "SELECT CAST($1 AS TEXT), (SELECT COALESCE(MAX(version), 0) + 1 FROM runs WHERE id = $1), CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), "
+        "CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS BIGINT), CAST($10 AS BIGINT), CAST($11 AS DOUBLE PRECISION), "
+        "CAST($12 AS BIGINT), CAST($13 AS BIGINT), CAST($14 AS BIGINT), CAST($15 AS BIGINT), CAST($16 AS TEXT), CAST($17 AS TEXT) "
+        "WHERE NOT EXISTS (SELECT 1 FROM runs_now WHERE id = $1 AND home = $3 AND name = $4 AND state = $8 AND exit_code = $9 AND records = $13 AND gone = $15)",
+        v, sizeof v / sizeof v[0], NULL, NULL, err);
+    int oom = free_texts(&t, err);
+    return rc ? rc : oom;
+}
+
+int twin_ledger_put_run(struct twin_ledger *l, const struct twin_ledger_run *r, const struct twin_ledger_artifact *a, size_t count, struct twin_error *err)
+{
+    int rc = begin(l, err);
+    if (rc != 0)
+        return rc;
+    rc = put_version(l, r, err);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = put_artifact(l, r->id, &a[i], err);
+    return finish(l, rc, err);
+}
+
+static int count_row(void *user, const struct tw_db_value *row, size_t n)
+{
+    (void)row;
+    (void)n;
+    ++*(size_t *)user;
+    return 0;
+}
+
+int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_comparison *c, struct twin_error *err)
+{
+    struct texts t = {0};
+    size_t there = 0;
+    int rc = begin(l, err);
+    if (rc != 0)
+        return rc;
+    rc = l->db->ops->run(l->db, "SELECT id FROM comparisons WHERE id = $1", &TW_TEXT(c->id), 1, count_row, &there, err);
+    struct tw_db_value v[] = {TW_TEXT(text(&t, c->id)), TW_INT(tw_realtime_ns()), TW_INT(c->time_ns), TW_TEXT(text(&t, c->verb)), TW_TEXT(text(&t, c->command)),
+                              TW_TEXT(text(&t, c->outcome)), TW_TEXT(text(&t, c->first)), TW_INT(c->first_step), TW_TEXT(text(&t, c->cause))};
+    if (rc == 0 && !there && !t.failed)
+        rc = l->db->ops->run(l->db,
+                             "INSERT INTO comparisons (id, recorded_ns, time_ns, verb, command, outcome, first, first_step, cause) VALUES ($1, CAST($2 AS BIGINT), "
+                             "CAST($3 AS BIGINT), $4, $5, $6, $7, CAST($8 AS BIGINT), $9)",
+                             v, sizeof v / sizeof v[0], NULL, NULL, err);
+    for (size_t i = 0; rc == 0 && !there && i < c->run_count; i++) {
+        struct tw_db_value row[] = {TW_TEXT(c->id), TW_INT(i), TW_TEXT(c->run_id[i])};
+        rc = l->db->ops->run(l->db, "INSERT INTO compared (comparison_id, place, run_id) VALUES ($1, CAST($2 AS BIGINT), $3)", row, 3, NULL, NULL, err);
+    }
+    int oom = free_texts(&t, err);
+    return finish(l, rc ? rc : oom, err);
+}
+
+/* ---- reading */
+
+struct run_walk { twin_ledger_run_fn *each; void *user; const struct twin_ledger_filter *f; };
+
+static int run_row(void *user, const struct tw_db_value *v, size_t n)
+{
+    struct run_walk *w = user;
+    if (n < 18)
+        return TWIN_EFORMAT;
+    struct twin_ledger_run r = {
+        .id = v[0].s, .version = v[1].i, .recorded_ns = v[2].i, .home = v[3].s, .name = v[4].s, .label = v[5].s, .command = v[6].s, .host = v[7].s,
+        .state = v[8].s, .exit_code = v[9].i, .start_ns = v[10].i, .wall_s = v[11].type == TW_DB_INT ? (double)v[11].i : v[11].d, .steps = (uint64_t)v[12].i,
+        .records = (uint64_t)v[13].i, .dropped = (uint64_t)v[14].i, .gone = v[15].i != 0, .data_root = v[16].s, .argv = v[17].s,
+    };
+    return w->f && w->f->command && !tw_glob(w->f->command, r.command) ? 0 : w->each(w->user, &r);
+}
+
+struct limited { struct run_walk walk; uint64_t left; };
+
+static int limited_run(void *user, const struct twin_ledger_run *r)
+{
+    struct limited *l = user;
+    if (l->left-- == 0)
+        return INT32_MAX; /* our own "enough" */
+    return l->walk.each(l->walk.user, r);
+}
+
+int twin_ledger_runs(struct twin_ledger *l, const struct twin_ledger_filter *f, twin_ledger_run_fn *each, void *user, struct twin_error *err)
+{
+    struct limited limit = {.walk = {each, user, NULL}, .left = f->limit ? f->limit : UINT64_MAX};
+    struct run_walk w = {limited_run, &limit, f};
+    struct tw_db_value v[] = {TW_INT(f->since_ns), TW_TEXT(f->home ? f->home : "*"), TW_TEXT(f->outcome ? f->outcome : "*"),
+                              TW_INT(f->limit && !f->command ? f->limit : INT64_MAX)};
+    int rc = l->db->ops->run(l->db,
+                             "SELECT " COLUMNS " FROM runs_now r WHERE start_ns >= CAST($1 AS BIGINT) AND (CAST($2 AS TEXT) = '*' OR home = $2) AND "
+                             "(CAST($3 AS TEXT) = '*' OR state = $3 OR EXISTS (SELECT 1 FROM compared c JOIN comparisons x ON x.id = c.comparison_id WHERE "
+                             "c.run_id = r.id AND x.outcome = $3)) ORDER BY start_ns DESC, name DESC LIMIT CAST($4 AS BIGINT)",
+                             v, 4, run_row, &w, err);
+    return rc == INT32_MAX ? 0 : rc;
+}
+
+int twin_ledger_run(struct twin_ledger *l, const char *id, bool history, twin_ledger_run_fn *each, void *user, struct twin_error *err)
+{
+    struct run_walk w = {each, user, NULL};
+    return l->db->ops->run(l->db, history ? "SELECT " COLUMNS " FROM runs WHERE id = $1 ORDER BY version" : "SELECT " COLUMNS " FROM runs_now WHERE id = $1",
+                           &TW_TEXT(id), 1, run_row, &w, err);
+}
+
+struct artifact_walk { twin_ledger_artifact_fn *each; void *user; };
+
+static int artifact_row(void *user, const struct tw_db_value *v, size_t n)
+{
+    struct artifact_walk *w = user;
+    if (n < 4)
+        return TWIN_EFORMAT;
+    return w->each(w->user, &(struct twin_ledger_artifact){.path = v[0].s, .kind = v[1].s, .sha256 = v[2].s, .bytes = (uint64_t)v[3].i});
+}
+
+int twin_ledger_artifacts(struct twin_ledger *l, const char *run_id, twin_ledger_artifact_fn *each, void *user, struct twin_error *err)
+{
+    struct artifact_walk w = {each, user};
+    return l->db->ops->run(l->db, "SELECT path, kind, sha256, bytes FROM artifacts WHERE run_id = $1 ORDER BY path, recorded_ns", &TW_TEXT(run_id), 1,
+                           artifact_row, &w, err);
+}
+
+/* Rows of a comparison, one for each run, put together again. */
+struct comparison_walk {
+    twin_ledger_comparison_fn *each;
+    void *user;
+    struct twin_ledger_comparison c;
+    char *text[6];
+    const char **runs;
+    size_t room;
+    bool oom;
+};
+
+static void forget(struct comparison_walk *w)
+{
+    for (size_t i = 0; i < 6; i++)
+        tw_free(w->text[i]);
+    for (size_t i = 0; i < w->c.run_count; i++)
+        tw_free((char *)(uintptr_t)w->runs[i]);
+    memset(w->text, 0, sizeof w->text);
+    w->c = (struct twin_ledger_comparison){0};
+}
+
+static int hand_out(struct comparison_walk *w)
+{
+    int rc = 0;
+    if (w->c.id) {
+        w->c.run_id = w->runs;
+        rc = w->each(w->user, &w->c);
+    }
+    forget(w);
+    return rc;
+}
+
+static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
+{
+    struct comparison_walk *w = user;
+    int rc = 0;
+    if (n < 9)
+        return TWIN_EFORMAT;
+    if (!w->c.id || strcmp(w->c.id, v[0].s) != 0) {
+        rc = hand_out(w);
+        static const int column[6] = {0, 2, 3, 4, 5, 7};
+        for (int i = 0; i < 6; i++)
+            w->oom |= !(w->text[i] = tw_strdup(v[column[i]].s));
+        if (rc || w->oom)
+            return rc ? rc : TWIN_ENOMEM;
+        w->c = (struct twin_ledger_comparison){.id = w->text[0], .time_ns = v[1].i, .verb = w->text[1], .command = w->text[2], .outcome = w->text[3],
+                                               .first = w->text[4], .first_step = v[6].i, .cause = w->text[5]};
+    }
+    if (v[8].type == TW_DB_NULL)
+        return 0;
+    if (w->c.run_count == w->room) {
+        size_t room = w->room ? 2 * w->room : 8;
+        const char **grown = tw_reallocarray(w->runs, room, sizeof *grown);
+        if (!grown)
+            return TWIN_ENOMEM;
+        w->runs = grown;
+        w->room = room;
+    }
+    if (!(w->runs[w->c.run_count] = tw_strdup(v[8].s)))
+        return TWIN_ENOMEM;
+    w->c.run_count++;
+    return 0;
+}
+
+int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const char *command, twin_ledger_comparison_fn *each, void *user, struct twin_error *err)
+{
+    struct comparison_walk w = {.each = each, .user = user};
+    struct tw_db_value v[] = {TW_TEXT(run_id ? run_id : ""), TW_TEXT(command ? command : "")};
+    int rc = l->db->ops->run(l->db,
+                             "SELECT x.id, x.time_ns, x.verb, x.command, x.outcome, x.first, x.first_step, x.cause, c.run_id FROM comparisons x LEFT JOIN compared c ON "
+                             "c.comparison_id = x.id WHERE (CAST($1 AS TEXT) = '' OR EXISTS (SELECT 1 FROM compared y WHERE y.comparison_id = x.id AND y.run_id = $1)) "
+                             "AND (CAST($2 AS TEXT) = '' OR x.command = $2) ORDER BY x.time_ns DESC, x.id, c.place",
+                             v, 2, comparison_row, &w, err);
+    rc = rc ? rc : hand_out(&w);
+    forget(&w);
+    tw_free(w.runs);
+    return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading the ledger") : rc;
+}
+
+static int take_counts(void *user, const struct tw_db_value *v, size_t n)
+{
+    struct twin_ledger_counts *c = user;
+    if (n >= 4)
+        *c = (struct twin_ledger_counts){(uint64_t)v[0].i, (uint64_t)v[1].i, (uint64_t)v[2].i, (uint64_t)v[3].i};
+    return 0;
+}
+
+int twin_ledger_count(struct twin_ledger *l, struct twin_ledger_counts *out, struct twin_error *err)
+{
+    return l->db->ops->run(l->db,
+                           "SELECT (SELECT COUNT(*) FROM runs WHERE version = 1), (SELECT COUNT(*) FROM runs), (SELECT COUNT(*) FROM comparisons), "
+                           "(SELECT COUNT(*) FROM artifacts)", NULL, 0, take_counts, out, err);
+}

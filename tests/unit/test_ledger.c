@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ledger: the same tests on SQLite, and on PostgreSQL when TW_LEDGER_TEST_URL names a server (tests/agents/test_ledger.py starts one). Each test
+ * has a database of its own: a file, or a schema.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <twin/ledger.h>
+#include <unistd.h>
+
+#include "base.h"
+#include "db.h"
+
+static char home[64];
+static char *url; /* of this test's schema; NULL: SQLite */
+
+static struct tw_db *raw(void)
+{
+    struct tw_db *db = NULL;
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *path = tw_path_join(home, "ledger.db");
+    if ((url ? tw_db_postgres(url, &db, &err) : tw_db_sqlite(path, &db, &err)) != 0)
+        fail_msg("%s", err.message);
+    tw_free(path);
+    return db;
+}
+
+static void sql(struct tw_db *db, const char *text)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (db->ops->run(db, text, NULL, 0, NULL, NULL, &err) != 0)
+        fail_msg("%s: %s", text, err.message);
+}
+
+static int fresh(void **state)
+{
+    static int number;
+    const char *server = getenv("TW_LEDGER_TEST_URL");
+    (void)state;
+    snprintf(home, sizeof home, "/tmp/twin-ledger-XXXXXX");
+    assert_non_null(mkdtemp(home));
+    if (!server)
+        return 0;
+    struct tw_db *db = NULL;
+    struct twin_error err = TWIN_ERROR_INIT;
+    char text[100];
+    if (tw_db_postgres(server, &db, &err) != 0)
+        fail_msg("%s", err.message);
+    snprintf(text, sizeof text, "CREATE SCHEMA t%d_%d", (int)getpid(), ++number);
+    sql(db, text);
+    db->ops->close(db);
+    url = tw_printf("%s%coptions=-csearch_path%%3Dt%d_%d", server, strchr(server, '?') ? '&' : '?', (int)getpid(), number);
+    return 0;
+}
+
+static int done(void **state)
+{
+    (void)state;
+    tw_remove_tree(home, NULL, NULL);
+    tw_free(url);
+    url = NULL;
+    return 0;
+}
+
+static struct twin_ledger *opened(void)
+{
+    struct twin_ledger *l = NULL;
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (twin_ledger_open(home, url, &l, &err) != 0)
+        fail_msg("twin_ledger_open: %s", err.message);
+    return l;
+}
+
+static const char *id_of(int n, char id[33])
+{
+    snprintf(id, 33, "%032x", n + 1);
+    return id;
+}
+
+static struct twin_ledger_run run_of(int n, char id[33])
+{
+    return (struct twin_ledger_run){.id = id_of(n, id), .name = "2026-11-21T08-00-00Z-run-00000001", .label = "run", .command = "python train.py", .argv = "[\"python\"]",
+                                    .host = "h", .state = "ok", .start_ns = 1000 + n, .wall_s = 1.5, .steps = 10, .records = 100};
+}
+
+struct seen { size_t n; struct twin_ledger_run last; char state[64], command[64], cause[64], first[64], data_root[16]; int64_t step, start; size_t runs; uint64_t bytes; };
+
+static int see_run(void *user, const struct twin_ledger_run *r)
+{
+    struct seen *s = user;
+    s->n++;
+    s->last = *r;
+    s->start = r->start_ns;
+    snprintf(s->state, sizeof s->state, "%s", r->state);
+    snprintf(s->command, sizeof s->command, "%s", r->command);
+    return 0;
+}
+
+static int see_comparison(void *user, const struct twin_ledger_comparison *c)
+{
+    struct seen *s = user;
+    s->n++;
+    s->runs = c->run_count;
+    s->step = c->first_step;
+    snprintf(s->state, sizeof s->state, "%s", c->outcome);
+    snprintf(s->cause, sizeof s->cause, "%s", c->cause);
+    snprintf(s->first, sizeof s->first, "%s", c->first);
+    return 0;
+}
+
+static int see_artifact(void *user, const struct twin_ledger_artifact *a)
+{
+    struct seen *s = user;
+    s->n++;
+    s->bytes += a->bytes;
+    return 0;
+}
+
+static void versions(void **state)
+{
+    (void)state;
+    char id[33], other[33];
+    struct twin_ledger *l = opened();
+    struct twin_ledger_run r = run_of(0, id);
+    struct twin_ledger_artifact a[] = {{"ckpt/a.pt", "checkpoint", "aa", 5}, {"log.txt", "file", "bb", 7}};
+    assert_int_equal(twin_ledger_put_run(l, &r, a, 2, NULL), 0);
+    assert_int_equal(twin_ledger_put_run(l, &r, a, 2, NULL), 0); /* it says the same: no version */
+    struct seen s = {0};
+    assert_int_equal(twin_ledger_run(l, id, true, see_run, &s, NULL), 0);
+    assert_int_equal(s.n, 1);
+    assert_true(s.last.wall_s == 1.5 && s.last.steps == 10 && s.last.records == 100 && s.last.version == 1 && !s.last.gone && s.last.recorded_ns > 0);
+    r.gone = true;
+    assert_int_equal(twin_ledger_put_run(l, &r, NULL, 0, NULL), 0);
+    r.gone = false;
+    r.state = "exit 3";
+    assert_int_equal(twin_ledger_put_run(l, &r, a, 1, NULL), 0);
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_run(l, id, true, see_run, &s, NULL), 0);
+    assert_int_equal(s.n, 3);
+    assert_int_equal(s.last.version, 3);
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_run(l, id, false, see_run, &s, NULL), 0);
+    assert_int_equal(s.n, 1);
+    assert_string_equal(s.state, "exit 3");
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_artifacts(l, id, see_artifact, &s, NULL), 0);
+    assert_int_equal(s.n, 2);
+    assert_int_equal(s.bytes, 12);
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_run(l, id_of(9, other), false, see_run, &s, NULL), 0);
+    assert_int_equal(s.n, 0);
+    twin_ledger_close(l);
+}
+
+static void filters(void **state)
+{
+    (void)state;
+    char id[33], ids[3][33];
+    struct twin_ledger *l = opened();
+    assert_int_equal(twin_ledger_begin(l, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        struct twin_ledger_run r = run_of(i, id);
+        r.command = i % 2 ? "python a.py" : "python b.py";
+        r.home = i < 10 ? "" : "other";
+        r.state = i == 7 ? "exit 1" : "ok";
+        assert_int_equal(twin_ledger_put_run(l, &r, NULL, 0, NULL), 0);
+    }
+    assert_int_equal(twin_ledger_end(l, true, NULL), 0);
+    const char *runs[] = {id_of(2, ids[0]), id_of(3, ids[1]), id_of(2, ids[2])};
+    struct twin_ledger_comparison c = {.id = "00000000000000000000000000000001", .time_ns = 5, .verb = "check", .command = "python a.py", .outcome = "differ",
+                                       .first = "step 7", .first_step = 7, .cause = "threads", .run_id = runs, .run_count = 3};
+    assert_int_equal(twin_ledger_put_comparison(l, &c, NULL), 0);
+    c.outcome = "same"; /* written once: it stays as it was */
+    assert_int_equal(twin_ledger_put_comparison(l, &c, NULL), 0);
+    static const struct { struct twin_ledger_filter f; size_t n; } row[] = {
+        {{0}, 20}, {{.home = ""}, 10}, {{.home = "other"}, 10}, {{.home = "none"}, 0}, {{.command = "*a.py"}, 10}, {{.command = "*a.py", .limit = 3}, 3},
+        {{.since_ns = 1015}, 5}, {{.limit = 4}, 4}, {{.outcome = "exit 1"}, 1}, {{.outcome = "differ"}, 2}, {{.outcome = "same"}, 0},
+        {{.outcome = "' OR 1=1 --"}, 0}, {{.home = "", .command = "*b*", .since_ns = 1004}, 3},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct seen s = {0};
+        assert_int_equal(twin_ledger_runs(l, &row[i].f, see_run, &s, NULL), 0);
+        if (s.n != row[i].n)
+            fail_msg("row %zu: %zu runs, expected %zu", i, s.n, row[i].n);
+    }
+    struct seen s = {0};
+    assert_int_equal(twin_ledger_runs(l, &(struct twin_ledger_filter){.limit = 1}, see_run, &s, NULL), 0);
+    assert_int_equal(s.start, 1019); /* the newest first */
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_comparisons(l, runs[1], NULL, see_comparison, &s, NULL), 0);
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.runs, 3);
+    assert_int_equal(s.step, 7);
+    assert_string_equal(s.state, "differ");
+    assert_string_equal(s.cause, "threads");
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_comparisons(l, NULL, "python b.py", see_comparison, &s, NULL), 0);
+    assert_int_equal(s.n, 0);
+    assert_int_equal(twin_ledger_comparisons(l, NULL, "python a.py", see_comparison, &s, NULL), 0);
+    assert_int_equal(s.n, 1);
+    struct twin_ledger_counts n;
+    assert_int_equal(twin_ledger_count(l, &n, NULL), 0);
+    assert_true(n.runs == 20 && n.versions == 20 && n.comparisons == 1 && n.artifacts == 0);
+    twin_ledger_close(l);
+}
+
+static void any_text(void **state)
+{
+    (void)state;
+    char id[33], *large = malloc(200001);
+    memset(large, 'x', 200000);
+    large[200000] = '\0';
+    struct twin_ledger *l = opened();
+    static const char *const text[] = {"'; DROP TABLE runs; --", "\xff\xfe", "a\nb\"c\\", "$1 ?1 :a", "\xc3\xa4"};
+    for (int i = 0; i < 6; i++) {
+        struct twin_ledger_run r = run_of(i, id);
+        r.command = i < 5 ? text[i] : large;
+        r.label = NULL;
+        assert_int_equal(twin_ledger_put_run(l, &r, &(struct twin_ledger_artifact){r.command, "file", "00", 1}, 1, NULL), 0);
+    }
+    struct seen s = {0};
+    assert_int_equal(twin_ledger_run(l, id_of(1, id), false, see_run, &s, NULL), 0);
+    assert_string_equal(s.command, "\\xff\\xfe");
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_run(l, id_of(0, id), false, see_run, &s, NULL), 0);
+    assert_string_equal(s.command, text[0]);
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_runs(l, &(struct twin_ledger_filter){0}, see_run, &s, NULL), 0);
+    assert_int_equal(s.n, 6);
+    twin_ledger_close(l);
+    free(large);
+}
+
+/* ---- migration */
+
+#define V1_ROWS                                                                                                                         \
+    "INSERT INTO runs VALUES ('0000000000000000000000000000000a', 1, 5, '', 'old-run', 'run', 'python old.py', '[\"python\",\"old.py\"]', 'h', 'ok', 0, 77, 2.5, 3, 30, 0, 0)", \
+    "INSERT INTO artifacts VALUES ('0000000000000000000000000000000a', 'w.pt', 'cc', 'checkpoint', 9, 5)",                              \
+    "INSERT INTO comparisons VALUES ('0000000000000000000000000000000b', 6, 6, 'check', 'python old.py', 'differ', 'step 2', 2)",       \
+    "INSERT INTO compared VALUES ('0000000000000000000000000000000b', 0, '0000000000000000000000000000000a')"
+
+static void expect_old(struct twin_ledger *l)
+{
+    struct seen s = {0};
+    assert_int_equal(twin_ledger_run(l, "0000000000000000000000000000000a", true, see_run, &s, NULL), 0);
+    assert_int_equal(s.n, 1);
+    assert_true(s.last.wall_s == 2.5 && s.last.records == 30);
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_comparisons(l, "0000000000000000000000000000000a", NULL, see_comparison, &s, NULL), 0);
+    assert_int_equal(s.n, 1);
+    assert_string_equal(s.cause, "");
+    assert_string_equal(s.first, "step 2");
+    s = (struct seen){0};
+    assert_int_equal(twin_ledger_artifacts(l, "0000000000000000000000000000000a", see_artifact, &s, NULL), 0);
+    assert_int_equal(s.bytes, 9);
+}
+
+static int take(void *user, const struct tw_db_value *row, size_t n)
+{
+    *(int64_t *)user = n ? row[0].i : -1;
+    return 0;
+}
+
+static void from_version_1(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {V1_ROWS};
+    struct tw_db *db = raw();
+    int64_t version = 0;
+    assert_int_equal(tw_schema_migrate(db, 1, NULL), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        sql(db, rows[i]);
+    assert_int_equal(db->ops->run(db, "SELECT MAX(version) FROM ledger_schema", NULL, 0, take, &version, NULL), 0);
+    assert_int_equal(version, 1);
+    db->ops->close(db);
+    struct twin_ledger *l = opened();
+    expect_old(l);
+    char id[33];
+    struct twin_ledger_run r = run_of(1, id); /* and it takes new records */
+    assert_int_equal(twin_ledger_put_run(l, &r, NULL, 0, NULL), 0);
+    twin_ledger_close(l);
+    db = raw();
+    assert_int_equal(db->ops->run(db, "SELECT COUNT(*) FROM ledger_schema", NULL, 0, take, &version, NULL), 0);
+    assert_int_equal(version, TWIN_LEDGER_SCHEMA);
+    db->ops->close(db);
+}
+
+/* A file that version 1 wrote, kept as it was. */
+static void golden_version_1(void **state)
+{
+    (void)state;
+    char *data = NULL, *path = tw_path_join(home, "ledger.db");
+    size_t n = 0;
+    if (url) {
+        tw_free(path);
+        skip(); /* a file: SQLite's */
+    }
+    assert_int_equal(tw_read_file(GOLDEN "/ledger/v1.db", 1 << 20, &data, &n, NULL), 0);
+    assert_int_equal(tw_write_file_atomic(path, data, n, NULL), 0);
+    struct twin_ledger *l = opened();
+    expect_old(l);
+    twin_ledger_close(l);
+    tw_free(data);
+    tw_free(path);
+}
+
+static void newer(void **state)
+{
+    (void)state;
+    struct twin_ledger *l = opened();
+    struct twin_error err = TWIN_ERROR_INIT;
+    twin_ledger_close(l);
+    struct tw_db *db = raw();
+    sql(db, "INSERT INTO ledger_schema (version, made_ns) VALUES (99, 0)");
+    db->ops->close(db);
+    assert_int_equal(twin_ledger_open(home, url, &l, &err), TWIN_EVERSION);
+    assert_non_null(strstr(err.message, "99"));
+    assert_null(l);
+}
+
+/* A migration that fails half-way leaves what there was. */
+static void half_migrated(void **state)
+{
+    (void)state;
+    struct tw_db *db = raw();
+    struct twin_ledger *l = NULL;
+    struct twin_error err = TWIN_ERROR_INIT;
+    int64_t version = 0;
+    assert_int_equal(tw_schema_migrate(db, 1, NULL), 0);
+    sql(db, "CREATE TABLE runs_now (x BIGINT)"); /* version 2 makes a view of this name, last of all */
+    assert_int_not_equal(twin_ledger_open(home, url, &l, &err), 0);
+    assert_int_equal(db->ops->run(db, "SELECT MAX(version) FROM ledger_schema", NULL, 0, take, &version, NULL), 0);
+    assert_int_equal(version, 1);
+    sql(db, "DROP TABLE runs_now");
+    db->ops->close(db);
+    l = opened();
+    twin_ledger_close(l);
+}
+
+/* ---- many at once */
+
+enum { WRITERS = 8, RUNS = 50 };
+
+static int writer(int number)
+{
+    char id[33], pair[33];
+    for (int i = 0; i < RUNS; i++) {
+        struct twin_ledger *l = NULL;
+        struct twin_error err = TWIN_ERROR_INIT;
+        struct twin_ledger_run r = run_of(number * RUNS + i, id), shared = run_of(100000, pair);
+        shared.records = (uint64_t)(number * RUNS + i + 1000); /* each makes another version of one run */
+        int rc = twin_ledger_open(home, url, &l, &err); /* as each command does; the first ones make the database */
+        struct twin_ledger_artifact a = {"w.pt", "checkpoint", "aa", 1};
+        rc = rc ? rc : twin_ledger_put_run(l, &r, &a, 1, &err);
+        rc = rc ? rc : twin_ledger_put_run(l, &shared, NULL, 0, &err);
+        const char *runs[] = {r.id};
+        struct twin_ledger_comparison c = {.id = r.id, .verb = "check", .command = "x", .outcome = "same", .first = "", .cause = "", .run_id = runs, .run_count = 1};
+        rc = rc ? rc : twin_ledger_put_comparison(l, &c, &err);
+        twin_ledger_close(l);
+        if (rc != 0) {
+            fprintf(stderr, "writer %d, run %d: %s\n", number, i, err.message);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void writers(void **state)
+{
+    (void)state;
+    pid_t child[WRITERS];
+    for (int i = 0; i < WRITERS; i++) {
+        child[i] = fork();
+        assert_true(child[i] >= 0);
+        if (child[i] == 0)
+            _exit(writer(i));
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        int status = -1;
+        waitpid(child[i], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    struct twin_ledger *l = opened();
+    struct twin_ledger_counts n;
+    char pair[33];
+    assert_int_equal(twin_ledger_count(l, &n, NULL), 0);
+    assert_int_equal(n.runs, WRITERS * RUNS + 1);
+    assert_int_equal(n.comparisons, WRITERS * RUNS);
+    assert_int_equal(n.artifacts, WRITERS * RUNS);
+    struct seen s = {0};
+    assert_int_equal(twin_ledger_run(l, id_of(100000, pair), true, see_run, &s, NULL), 0);
+    assert_int_equal(s.n, WRITERS * RUNS); /* no version was lost, none written twice */
+    assert_int_equal(s.last.version, WRITERS * RUNS);
+    twin_ledger_close(l);
+}
+
+/* ---- trouble */
+
+static void broken(void **state)
+{
+    (void)state;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_ledger *l = NULL;
+    char *path = tw_path_join(home, "ledger.db");
+    if (url) { /* nobody listens there */
+        assert_int_equal(twin_ledger_open(home, "postgresql://ana:s3cr%65t@127.0.0.1:1/x?connect_timeout=2", &l, &err), TWIN_EIO);
+        assert_null(strstr(err.message, "s3cr"));
+        assert_non_null(strstr(err.message, "postgresql://127.0.0.1:1/x"));
+        err = (struct twin_error)TWIN_ERROR_INIT;
+        assert_int_equal(twin_ledger_open(home, "postgresql://ana:s3cret%zz@h/x", &l, &err), TWIN_EINVAL);
+        assert_null(strstr(err.message, "s3cr"));
+        struct tw_db *db = raw(); /* a database that has another ledger_schema */
+        sql(db, "CREATE TABLE ledger_schema (a TEXT)");
+        db->ops->close(db);
+        err = (struct twin_error)TWIN_ERROR_INIT;
+        assert_int_equal(twin_ledger_open(home, url, &l, &err), TWIN_EFORMAT);
+    } else {
+        assert_int_equal(tw_write_file_atomic(path, "this is no database, but it is long enough to be one, isn't it? ...................................", 100, NULL), 0);
+        assert_int_equal(twin_ledger_open(home, NULL, &l, &err), TWIN_EFORMAT);
+        assert_non_null(strstr(err.message, "moved away"));
+        unlink(path);
+        twin_ledger_close(opened());
+        struct stat st;
+        assert_int_equal(stat(path, &st), 0);
+        FILE *f = fopen(path, "r+"); /* every page but the first is noise */
+        for (long at = 4096; at < st.st_size; at++) {
+            fseek(f, at, SEEK_SET);
+            fputc((int)(at * 7 % 251), f);
+        }
+        fclose(f);
+        char id[33];
+        struct twin_ledger_run r = run_of(1, id);
+        err = (struct twin_error)TWIN_ERROR_INIT;
+        int rc = twin_ledger_open(home, NULL, &l, &err);
+        rc = rc ? rc : twin_ledger_put_run(l, &r, NULL, 0, &err);
+        assert_int_equal(rc, TWIN_EFORMAT);
+        twin_ledger_close(l);
+        unlink(path);
+        assert_int_equal(mkdir(path, 0777), 0);
+        err = (struct twin_error)TWIN_ERROR_INIT;
+        assert_int_equal(twin_ledger_open(home, NULL, &l, &err), TWIN_EIO);
+    }
+    assert_int_equal(twin_ledger_open(home, "mysql://ana:s3cret@h/x", &l, &err), TWIN_EINVAL);
+    assert_null(strstr(err.message, "s3cret"));
+    assert_int_equal(twin_ledger_open(home, "none", &l, NULL), TWIN_EUNSUPPORTED);
+    assert_true(twin_ledger_off("none") && !twin_ledger_off("postgresql://h/x"));
+    tw_free(path);
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    char id[33];
+    struct twin_ledger_run r = run_of(1, id);
+    struct twin_ledger_artifact a = {"w.pt", "checkpoint", "aa", 1};
+    const char *runs[] = {id};
+    struct twin_ledger_comparison c = {.id = id, .verb = "check", .command = "x", .outcome = "same", .first = "", .cause = "", .run_id = runs, .run_count = 1};
+    twin_ledger_close(opened());
+    for (uint64_t n = 1;; n++) {
+        struct twin_ledger *l = NULL;
+        struct twin_error err = TWIN_ERROR_INIT;
+        struct seen s = {0};
+        tw_alloc_fail_at(n, true);
+        int rc = twin_ledger_open(home, url, &l, &err);
+        rc = rc ? rc : twin_ledger_put_run(l, &r, &a, 1, &err);
+        rc = rc ? rc : twin_ledger_put_comparison(l, &c, &err);
+        rc = rc ? rc : twin_ledger_comparisons(l, NULL, NULL, see_comparison, &s, &err);
+        tw_alloc_fail_at(0, false);
+        twin_ledger_close(l);
+        assert_true(rc == 0 || err.message[0]);
+        if (rc == 0) {
+            assert_true(n > 10);
+            break;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(versions, fresh, done), cmocka_unit_test_setup_teardown(filters, fresh, done),
+        cmocka_unit_test_setup_teardown(any_text, fresh, done), cmocka_unit_test_setup_teardown(from_version_1, fresh, done),
+        cmocka_unit_test_setup_teardown(golden_version_1, fresh, done), cmocka_unit_test_setup_teardown(newer, fresh, done),
+        cmocka_unit_test_setup_teardown(half_migrated, fresh, done), cmocka_unit_test_setup_teardown(writers, fresh, done),
+        cmocka_unit_test_setup_teardown(broken, fresh, done), cmocka_unit_test_setup_teardown(no_memory, fresh, done),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
