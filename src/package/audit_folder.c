@@ -261,9 +261,9 @@ static void find_commit(struct found *f, int root)
 static void judge_code(struct found *f, json_t *o)
 {
     if (f->git && *f->commit)
-        tw_pk_holds(&f->failed, o, "git, commit %.12s, %zu source files", f->commit, f->sources);
+        tw_pk_holds(&f->failed, o, "git, commit %.12s, %zu source file%s", f->commit, f->sources, f->sources == 1 ? "" : "s");
     else
-        tw_pk_holds(&f->failed, o, "%zu source files%s", f->sources, f->git ? ", git without a commit" : "");
+        tw_pk_holds(&f->failed, o, "%zu source file%s%s", f->sources, f->sources == 1 ? "" : "s", f->git ? ", git without a commit" : "");
     if (f->sources == 0)
         tw_pk_missing(&f->failed, o, "source code: no file that looks like it");
     if (!*f->commit)
