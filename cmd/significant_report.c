@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <twin/trace.h>
 
 #define NUMBERS "%.4g"
@@ -28,20 +29,31 @@ static const char *what(const struct tw_significant *s)
 
 /* ---- the worlds: every figure carries its configuration */
 
-static const char *note_of(const struct twin_run *r, const char *wanted, char out[128])
+/* What decides about speed and bits, as the run's provenance has it: code, versions, precision, flags. */
+static void put_world(struct tw_buf *b, const struct twin_run *r)
 {
-    out[0] = '\0';
-    for (size_t i = 0; i < r->trace_count && !*out; i++) {
-        struct twin_trace *t = NULL;
-        const char *key, *value;
-        if (twin_trace_open(r->traces[i], &t, NULL) != 0)
-            continue;
-        for (size_t n = 0; twin_trace_note(t, n, &key, &value); n++)
-            if (strcmp(key, wanted) == 0)
-                snprintf(out, 128, "%s", value);
-        twin_trace_close(t);
+    static const char *const versions[] = {"torch", "cuda", "cudnn", "nccl", "mpi", "numpy"};
+    static const char *const settings[] = {"default_dtype", "deterministic_algorithms", "threads", "cudnn.benchmark", "matmul.allow_tf32"};
+    json_t *p = NULL;
+    if (twin_provenance_load(r->dir, &p, NULL) != 0) {
+        tw_buf_puts(b, ", provenance not known");
+        return;
     }
-    return out;
+    const json_t *code = json_object_get(p, "code"), *rank = json_array_get(json_object_get(p, "ranks"), 0);
+    const char *commit = json_string_value(json_object_get(code, "commit"));
+    if (commit)
+        tw_buf_printf(b, ", commit %.12s%s", commit, json_is_true(json_object_get(code, "dirty")) ? " with changes" : "");
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        const char *value = json_string_value(json_object_get(json_object_get(rank, "versions"), versions[i]));
+        if (value)
+            tw_buf_printf(b, ", %s %s", versions[i], value);
+    }
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        const char *value = json_string_value(json_object_get(json_object_get(rank, "settings"), settings[i]));
+        if (value)
+            tw_buf_printf(b, ", %s %s", settings[i], value);
+    }
+    json_decref(p);
 }
 
 static unsigned ranks_of(const struct twin_run *r)
@@ -58,11 +70,10 @@ static unsigned ranks_of(const struct twin_run *r)
     return world;
 }
 
-/* "python train.py, 2 ranks, torch 2.13.0, on host" of the set's first run, with what the others differ in left out. malloc'ed. */
+/* "python train.py, 2 ranks, commit 1f..., torch 2.13.0, threads 2, on host": of the set's first run. malloc'ed. */
 static char *configuration(const struct tw_set *set)
 {
     struct tw_buf b = {0};
-    char version[128];
     if (!set->run) /* every figure carries its configuration, or that it has none */
         return tw_printf("from %s, which does not say how they were measured", set->operand);
     const struct twin_run *r = set->run[0];
@@ -71,8 +82,7 @@ static char *configuration(const struct tw_set *set)
     tw_buf_puts(&b, command ? command : "");
     if (ranks)
         tw_buf_printf(&b, ", %u rank%s", ranks, ranks == 1 ? "" : "s");
-    if (*note_of(r, "torch.version", version))
-        tw_buf_printf(&b, ", torch %s", version);
+    put_world(&b, r);
     tw_buf_printf(&b, ", on %s", r->host);
     tw_free(command);
     return tw_buf_steal(&b);
@@ -196,6 +206,10 @@ static void print_set(char letter, const struct tw_set *set, const struct twin_s
     for (size_t i = 0; i < set->left_out_count; i++)
         printf("            left out: %s\n", set->left_out[i]);
     tw_free(config);
+    char *worlds = set->run ? twin_provenance_summary((const struct twin_run *const *)set->run, set->n) : NULL;
+    if (worlds)
+        printf("            %s\n", worlds);
+    tw_free(worlds);
 }
 
 static void print_assumptions(const struct tw_significant *s)

@@ -2,7 +2,7 @@
 for i in 1 2 3 4 5; do twinrun record -q --label old -- sh -c "echo epoch 1 accuracy=0.5; echo accuracy=0.8$i" > /dev/null; done
 for i in 1 2 3 4 5; do twinrun record -q --label new -- sh -c "echo accuracy=0.9$i" > /dev/null; done
 twinrun record -q --label new -- sh -c 'echo accuracy=0.1; exit 3' > /dev/null
-twinrun significant -m 'printed:accuracy=([0-9.]+)' label:old label:new | sed 's/, on [^ )]*//g; s/[0-9TZ-]*-new-[0-9a-f]*/RUN/'; echo
+twinrun significant -m 'printed:accuracy=([0-9.]+)' label:old label:new | sed 's/, on [^ )]*//g; s/, commit [0-9a-f]*\( with changes\)*//g; s/[0-9TZ-]*-new-[0-9a-f]*/RUN/'; echo
 twinrun significant label:old label:new > /dev/null 2>&1; test $? -ne 2 && echo measured
 twinrun significant -m loss label:old label:new; echo "exit $?"
 twinrun significant last,last last~1; echo "exit $?"
