@@ -29,7 +29,7 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"SNAPSHOT [DIR] [options]", "FILE.dvc|dvc.lock [options]", "POINTER [FILE] [options]", "DIR [options]",
+static const char *const synopsis[] = {"SNAPSHOT [DIR] [options]", "PACKAGE [--key PUB]", "FILE.dvc|dvc.lock [options]", "POINTER [FILE] [options]", "DIR [options]",
                                        "ENVELOPE --key PUB SUBJECT", "ENVELOPE --trust FILE SUBJECT", NULL};
 static const struct tw_pair exits[] = {
     {"0", "everything is as recorded"},
@@ -52,7 +52,7 @@ static const struct tw_pair examples[] = {
 };
 
 /* The first kind that takes the target for its own verifies it. */
-static const struct tw_verify_kind *const kinds[] = {&tw_verify_snapshot, &tw_verify_dvc, &tw_verify_lfs, &tw_verify_huggingface, &tw_verify_signed};
+static const struct tw_verify_kind *const kinds[] = {&tw_verify_package, &tw_verify_snapshot, &tw_verify_dvc, &tw_verify_lfs, &tw_verify_huggingface, &tw_verify_signed};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static const struct tw_verify_kind *kind_of(const char *target, struct twin_error *err)
@@ -94,7 +94,7 @@ static int run(int argc, char **argv)
     const struct tw_verify_kind *kind = kind_of(given.items[0], &err);
     if (!kind)
         return tw_trouble(&err, "verify");
-    if (kind != &tw_verify_signed && (a.keys.count || a.trust || a.at || a.foreign))
+    if (kind != &tw_verify_package && kind != &tw_verify_signed && (a.keys.count || a.trust || a.at || a.foreign))
         return tw_bad_use("verify", "--key, --trust, --at and --foreign are for signatures; there are none in %s", given.items[0]);
     if (given.count > kind->most)
         return tw_bad_use("verify", "%s takes at most %zu operands, found %zu", kind->name, kind->most, given.count);
@@ -107,6 +107,8 @@ const struct tw_command tw_command_verify = {
     synopsis,
     "A snapshot's manifest: every file of the folder is read and compared; each that was added, is missing or has changed is named. The folder is the "
     "manifest's name without .snapshot unless DIR is given. Other permission bits, or a link where a file was, are noted and do not count.\n\n"
+    "A package of twinrun pack: every file is held against its manifest, and nothing may lie there besides: no link, no file that is not listed. With --key or --trust "
+    "its signature must be there, too. Nothing of a package is executed.\n\n"
     "Data of other tools, each by its own digest: outputs and dependencies of a .dvc file or dvc.lock (MD5); a pointer of Git LFS against FILE or the object in "
     ".git/lfs; a folder of Hugging Face's cache, or one snapshot in it, whose blobs are named by their hashes.\n\n"
     "An envelope of twinrun sign: all of this must hold. It is in its one canonical form; the signatures that are asked for are there and fit its bytes; "

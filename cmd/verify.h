@@ -25,4 +25,5 @@ struct tw_verify_kind {
 extern const struct tw_verify_kind tw_verify_snapshot; /* verify_snapshot.c */
 extern const struct tw_verify_kind tw_verify_signed; /* verify_signed.c */
 extern const struct tw_verify_kind tw_verify_dvc, tw_verify_lfs, tw_verify_huggingface; /* verify_layout.c */
+extern const struct tw_verify_kind tw_verify_package; /* verify_package.c */
 #endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_CHECKLIST_H
+#define TW_CMD_CHECKLIST_H
+/* Venues' reproducibility checklists, answered as far as the evidence goes. (checklist.c) */
+#include <jansson.h>
+#include <twin/package.h>
+
+/* The names that --checklist takes, for messages. */
+extern const char *const tw_checklist_names;
+/* A list of {"item", "answer": "yes"|"no"|"yours", "because"}; NULL: no such checklist. "yours": no evidence can say it. */
+json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS]);
+void tw_checklist_print(const char *name, const json_t *list);
+#endif

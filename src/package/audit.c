@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The five areas of a package. What whoever packed it found missing is taken over; then each area is looked at anew: its file, what that names, and
+ * whether every file of it is as the manifests say.
+ */
+#include "pack.h"
+
+#include "base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <twin/snapshot.h>
+#include <unistd.h>
+
+struct audit {
+    int root;
+    const char *dir;
+    const struct twin_bag_verdict *verdict;
+    bool failed;
+};
+
+static bool is_there(const struct audit *a, const char *path)
+{
+    struct stat st;
+    int fd = tw_bag_path_ok(path) ? tw_bag_open(a->root, path, O_PATH) : -1;
+    bool yes = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+/* A path that the package's JSON gives, relative to data/. */
+static bool part_there(const struct audit *a, const char *path)
+{
+    char *full = path ? tw_printf("data/%s", path) : NULL;
+    bool yes = full && is_there(a, full);
+    tw_free(full);
+    return yes;
+}
+
+static void look_code(struct audit *a, const json_t *in, json_t *out)
+{
+    json_t *list = json_object_get(in, "repositories"), *files = json_object_get(in, "files"), *item;
+    size_t i;
+    if (json_array_size(list) == 0 && json_array_size(files) == 0)
+        tw_pk_missing(&a->failed, out, "neither a repository nor a file of code");
+    json_array_foreach(list, i, item) {
+        const char *path = tw_pk_text(item, "path"), *bundle = tw_pk_text(item, "bundle"), *diff = tw_pk_text(item, "difference");
+        if (!bundle || !part_there(a, bundle))
+            tw_pk_missing(&a->failed, out, "the bundle of %s%s%s", path && *path ? path : "the repository", bundle ? ": not there: data/" : ": none was packed", bundle ? bundle : "");
+        if (diff && !part_there(a, diff))
+            tw_pk_missing(&a->failed, out, "the changes to the commit: not there: data/%s", diff);
+    }
+    json_array_foreach(files, i, item) {
+        const char *path = tw_pk_text(item, "path");
+        char *full = path ? tw_printf("code/files/%s", path) : NULL;
+        if (!full || !part_there(a, full))
+            tw_pk_missing(&a->failed, out, "%s: not there", path ? path : "a file of the code");
+        tw_free(full);
+    }
+}
+
+static bool to_fetch(const struct audit *a, const char *path)
+{
+    for (size_t i = 0; i < a->verdict->fetches; i++)
+        if (strcmp(a->verdict->fetch[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+static void look_set(struct audit *a, const json_t *set, json_t *out)
+{
+    const char *name = tw_pk_text(set, "name"), *snapshot = tw_pk_text(set, "snapshot"), *root = tw_pk_text(set, "root"), *contents = tw_pk_text(set, "contents");
+    struct twin_error inner = TWIN_ERROR_INIT;
+    struct twin_snapshot s;
+    char *text = NULL, *path = snapshot ? tw_printf("data/%s", snapshot) : NULL;
+    size_t n = 0, gone = 0;
+    if (!name || !path || !root || !contents || !tw_bag_path_ok(path) || tw_bag_read(a->root, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
+        twin_snapshot_parse(text, n, path, &s, &inner) != 0) {
+        tw_pk_missing(&a->failed, out, "the snapshot of %s: %s", name ? name : "a data set", inner.code ? inner.message : "not named");
+        tw_free(text);
+        tw_free(path);
+        return;
+    }
+    if (strcmp(s.root, root) != 0)
+        tw_pk_missing(&a->failed, out, "the snapshot of %s is not the one that the run was held against", name);
+    for (size_t i = 0; i < s.count && strcmp(contents, "not here") != 0 && strcmp(contents, "in part") != 0; i++) {
+        char *file = s.entry[i].kind == TWIN_SNAPSHOT_FILE ? tw_printf("data/data/%s/%s", name, s.entry[i].path) : NULL;
+        if (file && !is_there(a, file) && !to_fetch(a, file) && gone++ == 0)
+            tw_pk_missing(&a->failed, out, "%s: not there, and no address of it is", file);
+        tw_free(file);
+    }
+    if (gone > 1)
+        tw_pk_missing(&a->failed, out, "%zu more files of %s", gone - 1, name);
+    twin_snapshot_free(&s);
+    tw_free(text);
+    tw_free(path);
+}
+
+static void look_data(struct audit *a, const json_t *in, json_t *out)
+{
+    json_t *sets = json_object_get(in, "sets"), *set;
+    size_t i;
+    json_array_foreach(sets, i, set)
+        look_set(a, set, out);
+    if (json_array_size(sets) == 0 && !json_is_true(json_object_get(in, "none_declared")) && json_array_size(json_object_get(out, "missing")) == 0)
+        tw_pk_missing(&a->failed, out, "no snapshot of the data");
+}
+
+static void look_environment(struct audit *a, const json_t *in, json_t *out)
+{
+    const char *lock = tw_pk_text(in, "requirements");
+    if (lock && !part_there(a, lock))
+        tw_pk_missing(&a->failed, out, "the lock list of Python packages: not there: data/%s", lock);
+    if (!part_there(a, "environment/system.json"))
+        tw_pk_missing(&a->failed, out, "machine, system and libraries: not there: data/environment/system.json");
+}
+
+static void look_configuration(struct audit *a, const json_t *in, json_t *out)
+{
+    json_t *file;
+    size_t i;
+    if (json_array_size(json_object_get(in, "argv")) == 0)
+        tw_pk_missing(&a->failed, out, "the command");
+    json_array_foreach(json_object_get(in, "files"), i, file) {
+        const char *path = tw_pk_text(file, "file");
+        if (!part_there(a, path))
+            tw_pk_missing(&a->failed, out, "%s: not there", tw_pk_text(file, "path") ? tw_pk_text(file, "path") : "a configuration file");
+    }
+}
+
+static void look_seeds(struct audit *a, const json_t *in, json_t *out)
+{
+    if (json_array_size(json_object_get(in, "stated")) == 0 && json_object_size(json_object_get(in, "generators")) == 0 && json_array_size(json_object_get(out, "missing")) == 0)
+        tw_pk_missing(&a->failed, out, "no seed and no state of a random generator");
+}
+
+/* Files of the area that are not as the manifests say. */
+static void look_findings(struct audit *a, const char *name, json_t *out)
+{
+    char *prefix = tw_printf("data/%s/", name);
+    for (size_t i = 0; prefix && i < a->verdict->findings; i++) {
+        const struct twin_bag_finding *f = &a->verdict->finding[i];
+        if (tw_starts(f->path, prefix))
+            tw_pk_missing(&a->failed, out, "%s: %s", f->path, f->change == TWIN_BAG_MISSING ? "missing: a manifest lists it" : f->change == TWIN_BAG_CHANGED ? "changed since it was packed" : twin_bag_change_name(f->change));
+    }
+    a->failed |= !prefix;
+    tw_free(prefix);
+}
+
+static int look_at(struct audit *a, enum twin_area which, json_t **to, struct twin_error *err)
+{
+    static void (*const looks[TWIN_AREAS])(struct audit *a, const json_t *in, json_t *out) = {look_code, look_data, look_environment, look_configuration, look_seeds};
+    const char *name = twin_area_name(which);
+    struct twin_error inner = TWIN_ERROR_INIT;
+    json_t *in = NULL, *out = json_pack("{s:[]}", "missing"), *m;
+    char *path = tw_printf("data/%s/%s.json", name, name);
+    size_t i;
+    int rc = path && out ? tw_pk_load(a->root, path, &in, &inner) : TWIN_ENOMEM;
+    if (rc == TWIN_ENOMEM) {
+        json_decref(out);
+        tw_free(path);
+        return twin_error_set(err, rc, "out of memory auditing a package");
+    }
+    look_findings(a, name, out);
+    if (rc) {
+        if (json_array_size(json_object_get(out, "missing")) == 0)
+            tw_pk_missing(&a->failed, out, "%s: %s", path, rc == TWIN_ENOENT ? "not there" : inner.message);
+        tw_pk_holds(&a->failed, out, "nothing that can be read");
+    } else {
+        const char *holds = tw_pk_text(in, "holds");
+        tw_pk_holds(&a->failed, out, "%.500s", holds ? holds : "(not said)");
+        bool damaged = json_array_size(json_object_get(out, "missing")) > 0;
+        json_array_foreach(json_object_get(in, "missing"), i, m)
+            if (json_string_value(m) && i < 10000)
+                tw_pk_missing(&a->failed, out, "%.2000s", json_string_value(m));
+        if (!damaged) /* else each file is named already */
+            looks[which](a, in, out);
+    }
+    json_decref(in);
+    tw_free(path);
+    *to = out;
+    return 0;
+}
+
+int twin_audit_package(const char *dir, const struct twin_bag_verdict *verdict, struct twin_packed *out, struct twin_error *err)
+{
+    struct audit a = {.dir = dir, .verdict = verdict};
+    *out = (struct twin_packed){.files = verdict->files, .bytes = verdict->bytes, .is_signed = verdict->is_signed};
+    memcpy(out->tagmanifest, verdict->tagmanifest, sizeof out->tagmanifest);
+    a.root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = a.root < 0 ? twin_error_system(err, "cannot read %s", dir) : 0;
+    for (size_t i = 0; i < TWIN_AREAS && rc == 0; i++)
+        rc = look_at(&a, (enum twin_area)i, &out->area[i], err);
+    if (a.root >= 0)
+        close(a.root);
+    if (rc == 0 && a.failed)
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a package");
+    if (rc)
+        twin_packed_free(out);
+    return rc;
+}

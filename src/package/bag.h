@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_PACKAGE_BAG_H
+#define TW_PACKAGE_BAG_H
+/*
+ * BagIt 1.0 (RFC 8493) in one strict form: SHA-256 only, manifests sorted by path, one space form, lower-case hex, no percent signs. Each byte of
+ * a manifest then has one meaning, and none can be changed unseen.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <twin/error.h>
+
+#define TW_BAGIT_TXT "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
+#define TW_BAG_TAGMANIFEST "tagmanifest-sha256.txt"
+#define TW_BAG_SIGNATURE "signature.dsse.json"
+enum { TW_BAG_ENTRIES = 1 << 20, TW_BAG_DEPTH = 64, TW_BAG_PATH = 4096 };
+#define TW_BAG_MANIFEST_MAX ((size_t)512 << 20)
+#define TW_BAG_JSON_MAX ((size_t)64 << 20)
+
+/* May such a path stand in a package? Relative, UTF-8, no empty part, ".", "..", control character or '%'. */
+bool tw_bag_path_ok(const char *path);
+
+struct tw_manifest_entry { char *path; char sha256[65]; bool seen; };
+struct tw_manifest { struct tw_manifest_entry *item; size_t count; };
+/* TWIN_EFORMAT with line and what was expected. */
+int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_manifest *out, struct twin_error *err);
+struct tw_manifest_entry *tw_manifest_find(const struct tw_manifest *m, const char *path);
+void tw_manifest_free(struct tw_manifest *m);
+
+struct tw_fetch_entry { char *url, *path; uint64_t bytes; };
+struct tw_fetch { struct tw_fetch_entry *item; size_t count; };
+int tw_fetch_parse(const char *text, size_t n, const char *name, struct tw_fetch *out, struct twin_error *err);
+void tw_fetch_free(struct tw_fetch *f);
+
+/* "Payload-Oxum: BYTES.FILES" of bag-info.txt. */
+int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes, uint64_t *files, struct twin_error *err);
+
+/* A file below an open folder; no part of the path may be a link. A descriptor, or -1 with errno (ELOOP, ENOTDIR: a link). */
+int tw_bag_open(int root, const char *path, int flags);
+/* SHA-256 of what is left of fd; at most `cap` bytes (TWIN_ELIMIT). */
+int tw_bag_sha256(int fd, uint64_t cap, char hex[65], uint64_t *bytes, struct twin_error *err);
+/* A whole file below root, as text. */
+int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n, struct twin_error *err);
+
+/* ---- writing */
+struct tw_bag_writer {
+    char *dir;                     /* NULL: nothing is written, only asked */
+    struct tw_bag_item { char *path; char sha256[65]; uint64_t bytes; char *url; /* NULL: it is here */ } *item;
+    size_t count, room;
+    uint64_t files, bytes;         /* of the payload */
+};
+int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n, struct twin_error *err);
+/* A file that another program made at its place below dir. */
+int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *err);
+/* A copy of a file. sha256 (NULL: any) is what it must have: TWIN_EFORMAT when it has not, and nothing is left behind. */
+int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, const char *sha256, char out[65], struct twin_error *err);
+/* One that is only listed. */
+int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes, const char *url, struct twin_error *err);
+/* Where a path of the package is; malloc'ed, its folder made. */
+char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_error *err);
+/* The manifests and tag files; readme: text of README.md. tag: SHA-256 of the tag manifest. */
+int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, char tag[65], struct twin_error *err);
+void tw_bag_free(struct tw_bag_writer *w);
+#endif

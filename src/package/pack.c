@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a run folder to a package; or, with a writer that writes nothing, to the list of what such a package would lack. */
+#include "pack.h"
+
+#include "base.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <twin/provenance.h>
+#include <twin/sign.h>
+#include <twin/snapshot.h>
+#include <unistd.h>
+
+const char *twin_area_name(enum twin_area a)
+{
+    static const char *const names[] = {"code", "data", "environment", "configuration", "seeds"};
+    return names[a];
+}
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory for a package");
+}
+
+/* ---- what is known of the run */
+
+static int load(struct tw_pack *p, struct twin_error *err)
+{
+    json_error_t where;
+    char *text = NULL, *path = tw_path_join(p->run->dir, "run.json");
+    size_t n;
+    int rc = path ? tw_read_file(path, TW_BAG_JSON_MAX, &text, &n, err) : no_memory(err);
+    tw_free(path);
+    if (rc)
+        return rc;
+    p->run_json = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    tw_free(text);
+    if (!json_is_object(p->run_json))
+        return twin_error_set(err, TWIN_EFORMAT, "%s/run.json: %s", p->run->dir, where.text);
+    return twin_provenance_load(p->run->dir, &p->provenance, err);
+}
+
+/* The folder that stands for the code: the checkout; outside git the job's folder, or the script's. */
+static void find_places(struct tw_pack *p)
+{
+    const char *from = tw_pk_text(p->run_json, "launched_from"), *top = tw_pk_text(json_object_get(p->provenance, "code"), "top");
+    const char *script = tw_pk_text(TW_PK_AT(p->provenance, "programs", "entry"), "real_path");
+    p->from = tw_pk_real("/", from ? from : p->run->cwd);
+    p->top = top ? tw_pk_real("/", top) : p->from ? tw_strdup(p->from) : NULL;
+    if (!top && p->top && script && script[0] == '/' && !tw_pk_below(script, p->top)) {
+        char *dir = tw_strndup(script, (size_t)(strrchr(script, '/') - script));
+        tw_free(p->top);
+        p->top = dir;
+    }
+    const char *below = p->from && p->top ? tw_pk_below(p->from, p->top) : NULL;
+    p->folder = below ? tw_strdup(below) : !top ? tw_strdup("") : NULL;
+}
+
+bool tw_pack_written(const struct tw_pack *p, const char *real)
+{
+    const char *below = p->from ? tw_pk_below(real, p->from) : NULL;
+    for (size_t i = 0; below && i < p->run->file_count; i++)
+        if (!p->run->files[i].existed_before && strcmp(p->run->files[i].path, below) == 0)
+            return true;
+    return false;
+}
+
+/* ---- order of events */
+
+static void say(const struct tw_pack *p, const char *what)
+{
+    if (p->o && p->o->progress)
+        p->o->progress(p->o->user, what);
+}
+
+static int collect(struct tw_pack *p, struct twin_error *err)
+{
+    static const struct { enum twin_area area; int (*pack)(struct tw_pack *p, struct twin_error *err); } order[] = {
+        {TWIN_AREA_DATA, tw_pack_data}, /* first: the others ask what is data */
+        {TWIN_AREA_CODE, tw_pack_code},
+        {TWIN_AREA_ENVIRONMENT, tw_pack_environment},
+        {TWIN_AREA_CONFIGURATION, tw_pack_configuration},
+        {TWIN_AREA_SEEDS, tw_pack_seeds},
+    };
+    int rc = load(p, err);
+    if (rc)
+        return rc;
+    find_places(p);
+    for (size_t i = 0; i < TWIN_AREAS; i++) {
+        p->area[i] = json_pack("{s:s, s:[]}", "schema", TW_PACKAGE_SCHEMA, "missing");
+        if (!p->area[i])
+            return no_memory(err);
+    }
+    for (size_t i = 0; i < TWIN_AREAS && rc == 0; i++) {
+        say(p, twin_area_name(order[i].area));
+        rc = order[i].pack(p, err);
+    }
+    return rc ? rc : p->failed ? no_memory(err) : 0;
+}
+
+static int put_json(struct tw_pack *p, const char *path, const json_t *value, struct twin_error *err)
+{
+    size_t n;
+    char *text = tw_pk_dump(value, &n);
+    int rc = text ? tw_bag_put(&p->w, path, text, n, err) : no_memory(err);
+    tw_free(text);
+    return rc;
+}
+
+static int put_areas(struct tw_pack *p, struct twin_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < TWIN_AREAS && rc == 0; i++) {
+        const char *name = twin_area_name((enum twin_area)i);
+        char *path = tw_printf("data/%s/%s.json", name, name);
+        rc = path ? put_json(p, path, p->area[i], err) : no_memory(err);
+        tw_free(path);
+    }
+    return rc;
+}
+
+/* How the run was recorded: a replay records the same, or there is nothing to compare. */
+static json_t *recording(const struct tw_pack *p)
+{
+    static const char *const keys[] = {"level", "window", "max_steps", "sketch_every", "lossless", "factors", "outcome", "exit_code"};
+    json_t *o = json_object();
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        json_t *v = json_object_get(p->run_json, keys[i]);
+        if (v)
+            json_object_set(o, keys[i], v);
+    }
+    return o;
+}
+
+static int put_whole(struct tw_pack *p, struct twin_error *err)
+{
+    json_t *package = json_pack("{s:s, s:s, s:I, s:o, s:O}", "schema", TW_PACKAGE_SCHEMA, "run", p->run->id, "start_realtime_ns", (json_int_t)p->run->start_realtime_ns, "record", recording(p),
+                                "expected", p->expected);
+    int rc = package ? put_json(p, "data/package.json", package, err) : no_memory(err);
+    json_decref(package);
+    char *crate = rc ? NULL : tw_crate_metadata(p);
+    if (rc == 0)
+        rc = crate ? tw_bag_put(&p->w, "data/ro-crate-metadata.json", crate, strlen(crate), err) : no_memory(err);
+    tw_free(crate);
+    return rc;
+}
+
+static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
+{
+    struct twin_subjects subjects = {0};
+    struct twin_envelope e = {0};
+    char *text = NULL, *path = tw_path_join(p->w.dir, TW_BAG_SIGNATURE);
+    size_t n = 0;
+    json_t *predicate = json_pack("{s:s}", "kind", "file");
+    int rc = predicate && path ? twin_subjects_add(&subjects, TW_BAG_TAGMANIFEST, "sha256", tag, err) : no_memory(err);
+    rc = rc ? rc : twin_statement_envelope(&subjects, TWIN_PREDICATE_SIGNED, predicate, &e, err);
+    for (const char *const *k = p->o->keys; rc == 0 && *k; k++) {
+        struct twin_key *key = NULL;
+        rc = twin_key_open(*k, &key, err);
+        rc = rc ? rc : twin_envelope_sign(&e, key, err);
+        twin_key_close(key);
+    }
+    rc = rc ? rc : twin_envelope_text(&e, &text, &n, err);
+    rc = rc ? rc : tw_write_file_atomic(path, text, n, err);
+    json_decref(predicate);
+    twin_subjects_free(&subjects);
+    twin_envelope_free(&e);
+    tw_free(text);
+    tw_free(path);
+    return rc;
+}
+
+static int finish(struct tw_pack *p, const char *name, char tag[65], struct twin_error *err)
+{
+    char *info = tw_crate_info(p), *readme = tw_crate_readme(p, name);
+    int rc = info && readme ? tw_bag_close(&p->w, info, readme, tag, err) : no_memory(err);
+    tw_free(info);
+    tw_free(readme);
+    if (rc == 0 && p->o->keys && *p->o->keys)
+        rc = sign(p, tag, err);
+    return rc;
+}
+
+static void end(struct tw_pack *p)
+{
+    tw_bag_free(&p->w);
+    for (size_t i = 0; i < p->data; i++) {
+        if (p->datum[i].snapshot)
+            twin_snapshot_free(p->datum[i].snapshot);
+        tw_free(p->datum[i].snapshot);
+        tw_free(p->datum[i].name);
+        tw_free(p->datum[i].folder);
+    }
+    tw_free(p->datum);
+    tw_free(p->from);
+    tw_free(p->top);
+    tw_free(p->folder);
+    for (size_t i = 0; i < TWIN_AREAS; i++)
+        json_decref(p->area[i]);
+    json_decref(p->expected);
+    json_decref(p->run_json);
+    json_decref(p->provenance);
+}
+
+static void give_areas(struct tw_pack *p, struct twin_packed *out)
+{
+    for (size_t i = 0; i < TWIN_AREAS; i++) {
+        out->area[i] = p->area[i];
+        p->area[i] = NULL;
+    }
+}
+
+/* OUT.part-PID beside OUT: renamed when all is in it. */
+static int begin(struct tw_pack *p, const char *out, char **final, struct twin_error *err)
+{
+    struct stat st;
+    *final = tw_path_absolute(out, err);
+    size_t n = *final ? strlen(*final) : 0;
+    while (n > 1 && (*final)[n - 1] == '/')
+        (*final)[--n] = '\0';
+    if (!*final)
+        return TWIN_ENOMEM;
+    if (lstat(*final, &st) == 0)
+        return twin_error_set(err, TWIN_EIO, "%s is there already: name another folder with -o", *final);
+    p->w.dir = tw_printf("%s.part-%d", *final, (int)getpid());
+    if (!p->w.dir)
+        return no_memory(err);
+    return tw_mkdirs(p->w.dir, err);
+}
+
+int twin_pack(const struct twin_run *run, const struct twin_pack_options *o, struct twin_packed *out, struct twin_error *err)
+{
+    struct tw_pack p = {.run = run, .o = o, .expected = json_object()};
+    char *final = NULL;
+    *out = (struct twin_packed){0};
+    /* A key that does not open is better known before an hour of copying. */
+    for (const char *const *k = o->keys; k && *k; k++) {
+        struct twin_key *key = NULL;
+        int bad = twin_key_open(*k, &key, err);
+        twin_key_close(key);
+        if (bad) {
+            json_decref(p.expected);
+            return bad;
+        }
+    }
+    int rc = p.expected ? begin(&p, o->out, &final, err) : no_memory(err);
+    const bool made = rc == 0;
+    rc = rc ? rc : collect(&p, err);
+    if (rc == 0)
+        say(&p, "what was observed");
+    rc = rc ? rc : tw_pack_expected(&p, err);
+    rc = rc ? rc : put_areas(&p, err);
+    rc = rc ? rc : p.failed ? no_memory(err) : put_whole(&p, err);
+    rc = rc ? rc : finish(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
+    if (rc == 0 && rename(p.w.dir, final) != 0)
+        rc = twin_error_system(err, "cannot rename %s to %s", p.w.dir, final);
+    if (rc && made)
+        tw_remove_tree(p.w.dir, NULL, NULL);
+    if (rc == 0) {
+        out->path = final;
+        final = NULL;
+        out->files = p.w.files;
+        out->bytes = p.w.bytes;
+        out->is_signed = o->keys && *o->keys;
+        give_areas(&p, out);
+    }
+    tw_free(final);
+    end(&p);
+    return rc;
+}
+
+int twin_audit_run(const struct twin_run *run, struct twin_packed *out, struct twin_error *err)
+{
+    struct tw_pack p = {.run = run, .expected = json_object()};
+    *out = (struct twin_packed){0};
+    int rc = collect(&p, err);
+    if (rc == 0)
+        give_areas(&p, out);
+    end(&p);
+    return rc;
+}
+
+void twin_packed_free(struct twin_packed *p)
+{
+    tw_free(p->path);
+    for (size_t i = 0; i < TWIN_AREAS; i++)
+        json_decref(p->area[i]);
+    *p = (struct twin_packed){0};
+}

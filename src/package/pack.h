@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_PACKAGE_PACK_H
+#define TW_PACKAGE_PACK_H
+/*
+ * Inside of the package room.
+ *
+ *   pack.c               order of events, ends        bag.c, bag_write.c   BagIt
+ *   pack_code.c          git bundle, differences      verify.c             is it what it was?
+ *   pack_files.c         code outside git             audit.c              areas of a package
+ *   pack_data.c          snapshots                    audit_folder.c       of a folder that nobody packed
+ *   pack_environment.c   lock lists                   unpack*.c            for replay
+ *   pack_command.c       configuration and seeds      crate.c              RO-Crate, README, bag-info
+ *   pack_expected.c      what was observed            git.c                git that runs nothing of others
+ *
+ * Each area is an object with "holds" (a sentence), "missing" (texts) and its own fields; it is written as data/AREA/AREA.json. Auditing a run is packing
+ * it with a writer that writes nothing. A JSON value that could not be built for lack of memory sets `failed`, which is looked at once, at the end.
+ */
+#include "bag.h"
+
+#include <jansson.h>
+#include <twin/package.h>
+#include <twin/run.h>
+
+#define TW_PACKAGE_SCHEMA "twinrun.package/1"
+#define TW_SMALL_DATA ((uint64_t)64 << 20)
+#define TW_SMALL_FILE ((uint64_t)16 << 20)
+
+struct tw_pack_datum { char *name, *folder; struct twin_snapshot *snapshot; }; /* folder: real path */
+
+struct tw_pack {
+    const struct twin_run *run;
+    const struct twin_pack_options *o;
+    struct tw_bag_writer w;
+    json_t *run_json, *provenance;
+    json_t *area[TWIN_AREAS];
+    char *from;                    /* real path of the folder in which the job was started */
+    char *top;                     /* real path of the checkout, or of the folder that stands for it */
+    char *folder;                  /* `from` below top; "" for top itself, NULL: not below it */
+    struct tw_pack_datum *datum; size_t data;
+    json_t *expected;
+    bool failed;
+};
+
+/* ---- values (values.c) */
+void tw_pk_put(bool *failed, json_t *object, const char *key, json_t *value); /* takes it */
+void tw_pk_add(bool *failed, json_t *list, json_t *value);
+const char *tw_pk_text(const json_t *object, const char *key); /* NULL: none, or no text */
+json_t *tw_pk_at(const json_t *object, const char *const *keys); /* through objects; NULL-terminated */
+#define TW_PK_AT(object, ...) tw_pk_at(object, (const char *const[]){__VA_ARGS__, NULL})
+json_t *tw_pk_printable(const char *s);
+char *tw_pk_dump(const json_t *value, size_t *n); /* indented, sorted, newline at the end; malloc'ed */
+int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err); /* a JSON object of a package */
+void tw_pk_missing(bool *failed, json_t *area, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void tw_pk_holds(bool *failed, json_t *area, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* path below base ("" for itself), or NULL. Both real paths. Points into path. */
+const char *tw_pk_below(const char *path, const char *base);
+char *tw_pk_real(const char *dir, const char *path); /* realpath of dir/path; NULL: not there */
+
+/* ---- areas */
+int tw_pack_code(struct tw_pack *p, struct twin_error *err);
+int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err); /* of --code, programs; all, outside git */
+int tw_pack_data(struct tw_pack *p, struct twin_error *err);
+int tw_pack_environment(struct tw_pack *p, struct twin_error *err);
+int tw_pack_configuration(struct tw_pack *p, struct twin_error *err);
+int tw_pack_seeds(struct tw_pack *p, struct twin_error *err);
+int tw_pack_expected(struct tw_pack *p, struct twin_error *err);
+/* A file with the code: at data/code/files/PATH. What is wrong with it goes to "missing". */
+int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *sha256, const char *role, struct twin_error *err);
+bool tw_pack_has_file(const json_t *area, const char *path);
+/* Does the commit with its differences hold it, a folder with all that is in it? path: below top. */
+bool tw_pack_is_tracked(const struct tw_pack *p, const char *path, bool folder);
+/* Was the file written by the job? path: below from. */
+bool tw_pack_written(const struct tw_pack *p, const char *real);
+const struct tw_pack_datum *tw_pack_datum_of(const struct tw_pack *p, const char *real);
+/* Does this file seem to hold a secret? By its name, or by what is in it. */
+bool tw_pack_is_secret(const char *path);
+/* A word of the command as the package writes it: a text, or a list of parts. */
+json_t *tw_pack_word(struct tw_pack *p, const char *word);
+
+/* ---- crate.c */
+char *tw_crate_metadata(const struct tw_pack *p);
+char *tw_crate_readme(const struct tw_pack *p, const char *name);
+char *tw_crate_info(const struct tw_pack *p);
+
+/* ---- git.c: no hooks, no filters, no configuration but what stands here, no network */
+struct tw_ask;
+bool tw_git(struct tw_ask *a, const char *dir, double limit_s, const char *const *words);
+#define TW_GIT(a, dir, limit, ...) tw_git(a, dir, limit, (const char *const[]){__VA_ARGS__, NULL})
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Configuration: the command, its folder, the variables that decide about numbers, configuration files. Seeds: what was stated, what was seen. */
+#include "pack.h"
+
+#include "base.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <twin/config.h>
+#include <twin/redact.h>
+
+/* ---- words of the command */
+
+static json_t *part_for(struct tw_pack *p, const char *path)
+{
+    json_t *file;
+    size_t i;
+    if (path[0] != '/') {
+        /* Inside the checkout relative paths stay as they are; data beside it are found again under another one. */
+        char *real = p->from && *path ? tw_pk_real(p->from, path) : NULL;
+        const struct tw_pack_datum *d = real ? tw_pack_datum_of(p, real) : NULL;
+        json_t *v = d && !(p->top && tw_pk_below(d->folder, p->top)) ? json_pack("{s:s, s:s}", "data", d->name, "path", tw_pk_below(real, d->folder)) : NULL;
+        tw_free(real);
+        return v;
+    }
+    json_array_foreach(TW_PK_AT(p->provenance, "programs", "files"), i, file) {
+        const char *known = tw_pk_text(file, "path"), *target = tw_pk_text(file, "real_path");
+        if (known && strcmp(known, path) == 0 && !(target && p->top && tw_pk_below(target, p->top)))
+            return json_pack("{s:s}", "program", strrchr(path, '/') + 1);
+    }
+    char *real = tw_pk_real("/", path);
+    const struct tw_pack_datum *d = real ? tw_pack_datum_of(p, real) : NULL;
+    const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
+    json_t *v = d ? json_pack("{s:s, s:s}", "data", d->name, "path", tw_pk_below(real, d->folder)) : below ? json_pack("{s:s}", "code", below) : NULL;
+    json_array_foreach(json_object_get(p->area[TWIN_AREA_CONFIGURATION], "files"), i, file)
+        if (!v && real && strcmp(tw_pk_text(file, "real"), real) == 0)
+            v = json_pack("{s:s}", "config", tw_pk_text(file, "file"));
+    tw_free(real);
+    return v;
+}
+
+json_t *tw_pack_word(struct tw_pack *p, const char *word)
+{
+    const char *sign = strchr(word, '=');
+    json_t *part = part_for(p, word);
+    if (part)
+        return json_pack("[o]", part);
+    part = sign && sign[1] ? part_for(p, sign + 1) : NULL;
+    if (part)
+        return json_pack("[s#, o]", word, (int)(sign + 1 - word), part);
+    return json_string(word);
+}
+
+static void put_argv(struct tw_pack *p, json_t *area)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < p->run->argc; i++) {
+        const char *word = p->run->argv[i];
+        json_t *v = tw_pack_word(p, word);
+        if (!v)
+            tw_pk_missing(&p->failed, area, "argument %zu of the command: it is no text in UTF-8", i);
+        else if (twin_redacted(word))
+            tw_pk_missing(&p->failed, area, "argument %zu of the command was redacted, since it seems to hold a secret; pass secrets in variables", i);
+        tw_pk_add(&p->failed, list, v ? v : json_string("?"));
+        const char *sign = strchr(word, '='), *path = word[0] == '/' ? word : sign && sign[1] == '/' ? sign + 1 : NULL;
+        struct stat st;
+        if (v && json_is_string(v) && path && stat(path, &st) == 0 && S_ISREG(st.st_mode) && !tw_pack_written(p, path))
+            tw_pk_missing(&p->failed, area, "%s: the command names it, and it lies outside of the code and the data", path);
+    }
+    if (p->run->argc == 0)
+        tw_pk_missing(&p->failed, area, "the command");
+    tw_pk_put(&p->failed, area, "argv", list);
+}
+
+/* ---- configuration files outside of the code */
+
+static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *err)
+{
+    json_t *file, *list = json_array();
+    size_t i;
+    int rc = 0;
+    tw_pk_put(&p->failed, area, "files", list);
+    json_array_foreach(TW_PK_AT(p->provenance, "config", "files"), i, file) {
+        const char *path = tw_pk_text(file, "path"), *raw = tw_pk_text(file, "raw");
+        char *real = path && p->from ? tw_pk_real(p->from, path) : NULL, name[16];
+        if (!path || (real && p->top && tw_pk_below(real, p->top))) {
+            tw_free(real);
+            continue; /* the code holds it */
+        }
+        snprintf(name, sizeof name, "file-%zu", json_array_size(list));
+        const char *dot = strrchr(path, '.');
+        char *place = tw_printf("data/configuration/%s%s", name, dot && tw_bag_path_ok(dot) && strlen(dot) < 8 ? dot : "");
+        struct twin_error inner = TWIN_ERROR_INIT;
+        if (!place)
+            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing the configuration");
+        else if (!real || !raw)
+            tw_pk_missing(&p->failed, area, "%s: %s", path, real ? "no digest of it was recorded" : "not there any more");
+        else if (tw_pack_is_secret(real))
+            tw_pk_missing(&p->failed, area, "%s: seems to hold a secret", path);
+        else if ((rc = tw_bag_copy(&p->w, place, real, raw, NULL, &inner)) == TWIN_EFORMAT) {
+            tw_pk_missing(&p->failed, area, "%s: %s", path, inner.message);
+            rc = 0;
+        } else if (rc)
+            twin_error_set(err, rc, "%s", inner.message);
+        else
+            tw_pk_add(&p->failed, list, json_pack("{s:s, s:s, s:s, s:s}", "path", path, "real", real, "file", place + 5, "sha256", raw));
+        tw_free(place);
+        tw_free(real);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- variables */
+
+static bool is_of_this_machine(const char *name)
+{
+    static const char *const names[] = {"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "HOSTNAME", "TMPDIR", "TWINRUN_HOME",
+                                        "CC", "CXX", "MASTER_ADDR", "MASTER_PORT", NULL};
+    static const char *const prefixes[] = {"SLURM_", "PBS_", "LSB_", "PMI_", "PMIX_", "JOB_", "OMPI_COMM_", "PRTE_", "OPAL_", NULL};
+    for (const char *const *n = names; *n; n++)
+        if (strcmp(*n, name) == 0)
+            return true;
+    for (const char *const *n = prefixes; *n; n++)
+        if (tw_starts(name, *n))
+            return true;
+    return false;
+}
+
+static bool is_seed_variable(const char *name)
+{
+    return strstr(name, "SEED") || strcmp(name, "CUBLAS_WORKSPACE_CONFIG") == 0 || tw_starts(name, "TF_DETERMINISTIC") || tw_starts(name, "TWINRUN_");
+}
+
+/* PYTHONPATH: the folders of the code. */
+static json_t *search_path(struct tw_pack *p, json_t *area, const char *value)
+{
+    json_t *list = json_array();
+    while (*value) {
+        size_t n = strcspn(value, ":");
+        char *one = tw_strndup(value, n), *real = one && *one && p->from ? tw_pk_real(p->from, one) : NULL;
+        const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
+        if (below)
+            tw_pk_add(&p->failed, list, json_pack("{s:s}", "code", below));
+        else if (real)
+            tw_pk_missing(&p->failed, area, "PYTHONPATH names %s, which lies outside of the code", real);
+        tw_free(one);
+        tw_free(real);
+        value += n + (value[n] == ':');
+    }
+    return list;
+}
+
+static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
+{
+    json_t *o = json_object(), *all = TW_PK_AT(p->provenance, "launch", "variables"), *v;
+    const char *name;
+    json_object_foreach(all, name, v) {
+        const char *value = json_string_value(v);
+        if (!value || is_of_this_machine(name) || is_seed_variable(name) != seeds || strcmp(value, "[redacted]") == 0)
+            continue;
+        if (strcmp(name, "PYTHONPATH") == 0) {
+            json_t *list = search_path(p, area, value);
+            if (json_array_size(list))
+                tw_pk_put(&p->failed, o, name, list);
+            else
+                json_decref(list);
+        } else if (twin_redacted(value)) {
+            /* A name that is not on the list of those that decide about numbers: its value was never kept. */
+            if (tw_secret_variable_kept(name, strlen(name)))
+                tw_pk_missing(&p->failed, area, "the value of %s was redacted", name);
+        } else if (value[0] != '/') {
+            tw_pk_put(&p->failed, o, name, json_string(value));
+        }
+    }
+    return o;
+}
+
+int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
+{
+    json_t *area = p->area[TWIN_AREA_CONFIGURATION], *digest = TW_PK_AT(p->provenance, "config", "argv_digest");
+    int rc = put_config_files(p, area, err);
+    put_argv(p, area);
+    json_t *set = variables(p, area, false);
+    const char *canonical = tw_pk_text(digest, "canonical");
+    size_t n = json_array_size(json_object_get(area, "files")), vars = json_object_size(set);
+    tw_pk_holds(&p->failed, area, "%zu argument%s, %zu variable%s, %zu file%s besides the code's%s%.12s", p->run->argc, p->run->argc == 1 ? "" : "s", vars, vars == 1 ? "" : "s", n,
+                n == 1 ? "" : "s", canonical ? ", digest " : "", canonical ? canonical : "");
+    tw_pk_put(&p->failed, area, "variables", set);
+    tw_pk_put(&p->failed, area, "folder", json_string(p->folder ? p->folder : ""));
+    if (canonical)
+        tw_pk_put(&p->failed, area, "argv_digest", json_incref(digest));
+    json_t *file;
+    size_t i;
+    json_array_foreach(json_object_get(area, "files"), i, file)
+        json_object_del(file, "real");
+    return rc;
+}
+
+/* ---- seeds */
+
+static bool names_seed(const char *s, size_t n)
+{
+    for (size_t i = 0; i + 4 <= n; i++)
+        if (strncasecmp(s + i, "seed", 4) == 0)
+            return true;
+    return false;
+}
+
+static bool is_number(const char *s)
+{
+    return *s && strspn(s, "+-0123456789xXabcdefABCDEF") == strlen(s) && strpbrk(s, "0123456789");
+}
+
+static void stated(struct tw_pack *p, json_t *list, const char *where, const char *name, size_t n, const char *value)
+{
+    char *text = tw_printf("%s %.*s", where, (int)n, name);
+    tw_pk_add(&p->failed, list, json_pack("{s:s, s:s}", "where", text ? text : "", "value", value));
+    p->failed |= !text;
+    tw_free(text);
+}
+
+static void seeds_of_command(struct tw_pack *p, json_t *list)
+{
+    for (size_t i = 0; i < p->run->argc; i++) {
+        const char *word = p->run->argv[i], *sign = strchr(word, '='), *next = i + 1 < p->run->argc ? p->run->argv[i + 1] : NULL;
+        size_t n = sign ? (size_t)(sign - word) : strlen(word);
+        if (!names_seed(word, n))
+            continue;
+        if (sign && is_number(sign + 1))
+            stated(p, list, "argument", word, n, sign + 1);
+        else if (!sign && word[0] == '-' && next && is_number(next))
+            stated(p, list, "argument", word, n, next);
+    }
+}
+
+/* Keys with "seed" in their name and a number behind them, in the canonical form of a configuration file. */
+static void seeds_of_file(struct tw_pack *p, json_t *list, const char *path)
+{
+    struct twin_config c;
+    char *full = p->from ? tw_path_join(p->from, path) : NULL;
+    if (!full || twin_config_read(full, TWIN_CONFIG_BY_NAME, &c, NULL) != 0) {
+        tw_free(full);
+        return;
+    }
+    for (const char *at = c.text; (at = strchr(at, '"'));) {
+        const char *end = strchr(++at, '"');
+        if (!end)
+            break;
+        if (end[1] == ':' && names_seed(at, (size_t)(end - at)) && (isdigit((unsigned char)end[2]) || end[2] == '-')) {
+            char value[32];
+            snprintf(value, sizeof value, "%.*s", (int)strcspn(end + 2, ",}]"), end + 2);
+            stated(p, list, path, at, (size_t)(end - at), value);
+        }
+        at = end + 1;
+    }
+    twin_config_free(&c);
+    tw_free(full);
+}
+
+static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
+{
+    json_t *o = json_object(), *settings = json_object(), *rank, *v;
+    size_t i, count = 0;
+    *ranks = 0;
+    json_array_foreach(json_object_get(p->provenance, "ranks"), i, rank) {
+        json_t *states = json_object_get(rank, "generators"), *first = json_object();
+        const char *name;
+        char number[24];
+        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(json_object_get(rank, "rank")));
+        json_object_foreach(states, name, v)
+            if (tw_ends(name, ".first"))
+                tw_pk_put(&p->failed, first, name, json_incref(v));
+        count += json_object_size(first) > 0;
+        ++*ranks;
+        if (json_object_get(rank, "settings") && !json_object_get(settings, number))
+            tw_pk_put(&p->failed, settings, number, json_incref(json_object_get(rank, "settings")));
+        if (json_object_size(first) && !json_object_get(o, number))
+            tw_pk_put(&p->failed, o, number, first);
+        else
+            json_decref(first);
+    }
+    tw_pk_put(&p->failed, area, "generators", o);
+    tw_pk_put(&p->failed, area, "settings", settings);
+    return count;
+}
+
+int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
+{
+    (void)err;
+    json_t *area = p->area[TWIN_AREA_SEEDS], *list = json_array(), *file;
+    size_t i, ranks;
+    seeds_of_command(p, list);
+    json_array_foreach(TW_PK_AT(p->provenance, "config", "files"), i, file)
+        if (tw_pk_text(file, "path"))
+            seeds_of_file(p, list, tw_pk_text(file, "path"));
+    size_t said = json_array_size(list), seen = put_generators(p, area, &ranks);
+    json_t *set = variables(p, area, true);
+    size_t vars = json_object_size(set);
+    char first[100] = "none stated";
+    if (said)
+        snprintf(first, sizeof first, "%.60s = %.30s", tw_pk_text(json_array_get(list, 0), "where"), tw_pk_text(json_array_get(list, 0), "value"));
+    tw_pk_put(&p->failed, area, "stated", list);
+    tw_pk_put(&p->failed, area, "variables", set);
+    tw_pk_holds(&p->failed, area, "%s; generators' states recorded on %zu of %zu rank%s; %zu variable%s", first, seen, ranks, ranks == 1 ? "" : "s", vars, vars == 1 ? "" : "s");
+    if (!said && (seen == 0 || seen < ranks))
+        tw_pk_missing(&p->failed, area, "no seed is stated in the command or its configuration, and the states of the random generators were %s",
+                      seen ? "not recorded on every rank" : "not recorded");
+    return 0;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was observed: the run folder without what a job may have printed of its secrets, so that a replay is compared as any two runs are. */
+#include "pack.h"
+
+#include "base.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <twin/content.h>
+
+static const uint64_t OUTPUT_MAX = (uint64_t)16 << 20;
+
+static void leave_out(struct tw_pack *p, const char *what, const char *why)
+{
+    json_t *list = json_object_get(p->expected, "left_out");
+    char *text = tw_printf("%s: %s", what, why);
+    tw_pk_add(&p->failed, list, text ? tw_pk_printable(text) : NULL);
+    tw_free(text);
+}
+
+static int put(struct tw_pack *p, const char *from, const char *place, struct twin_error *err)
+{
+    struct twin_error inner = TWIN_ERROR_INIT;
+    int rc = tw_bag_copy(&p->w, place, from, NULL, NULL, &inner);
+    if (rc == TWIN_EFORMAT) {
+        leave_out(p, strrchr(place, '/') + 1, inner.message);
+        return 0;
+    }
+    return rc ? twin_error_set(err, rc, "%s", inner.message) : 0;
+}
+
+static int put_output(struct tw_pack *p, const char *name, bool cut, struct twin_error *err)
+{
+    struct stat st;
+    char *from = tw_path_join(p->run->dir, name), *place = tw_printf("data/expected/%s", name);
+    int rc = from && place ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+    if (rc == 0 && stat(from, &st) == 0) {
+        if (cut || (uint64_t)st.st_size > OUTPUT_MAX)
+            leave_out(p, name, "larger than 16 MiB; its digest is in run.json");
+        else if (tw_pack_is_secret(from))
+            leave_out(p, name, "seems to hold a secret; its digest is in run.json");
+        else
+            rc = put(p, from, place, err);
+    }
+    tw_free(from);
+    tw_free(place);
+    return rc;
+}
+
+static bool is_tensors(const char *path)
+{
+    static const char *const ends[] = {".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npy", ".npz", NULL};
+    for (const char *const *e = ends; *e; e++)
+        if (tw_ends(path, *e))
+            return true;
+    return false;
+}
+
+/* Checkpoints that still lie where the job wrote them: what their tensors are, whatever the file's bytes. */
+static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
+{
+    json_t *list = json_array();
+    size_t n = 0;
+    for (size_t i = 0; i < p->run->file_count; i++) {
+        const struct twin_run_file *f = &p->run->files[i];
+        struct twin_content c;
+        char *path = is_tensors(f->path) && f->sha256[0] ? tw_path_join(p->run->cwd, f->path) : NULL;
+        if (path && twin_content_read(path, &c, NULL) == 0) {
+            if (strcmp(c.file, f->sha256) == 0)
+                tw_pk_add(&p->failed, list, json_pack("{s:s, s:s, s:s, s:I}", "path", f->path, "sha256", c.file, "content", c.content, "tensors", (json_int_t)c.count));
+            twin_content_free(&c);
+        }
+        tw_free(path);
+    }
+    int rc = 0;
+    if (json_array_size(list)) {
+        char *text = tw_pk_dump(list, &n);
+        rc = text ? tw_bag_put(&p->w, "data/expected/checkpoints.json", text, n, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+        tw_free(text);
+    }
+    json_decref(list);
+    return rc;
+}
+
+int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
+{
+    int rc = 0;
+    tw_pk_put(&p->failed, p->expected, "left_out", json_array());
+    static const char *const names[] = {"run.json", "provenance.json"};
+    for (size_t i = 0; i < 2 && rc == 0; i++) {
+        char *from = tw_path_join(p->run->dir, names[i]), *place = tw_printf("data/expected/%s", names[i]);
+        rc = from && place ? put(p, from, place, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+        tw_free(from);
+        tw_free(place);
+    }
+    for (size_t i = 0; i < p->run->trace_count && rc == 0; i++) {
+        const char *base = strrchr(p->run->traces[i], '/');
+        char *place = tw_printf("data/expected/ranks/%s", base ? base + 1 : p->run->traces[i]);
+        rc = place ? put(p, p->run->traces[i], place, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+        tw_free(place);
+    }
+    rc = rc ? rc : put_output(p, "stdout", p->run->stdout_truncated, err);
+    rc = rc ? rc : put_output(p, "stderr", p->run->stderr_truncated, err);
+    return rc ? rc : put_checkpoints(p, err);
+}

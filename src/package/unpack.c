@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a package to a folder in which its command can run. Everything is written below one new folder; each path that the package's JSON gives is checked
+ * again, and made part by part without following a link. Only git and pip are started, the first with nothing of the repository's own.
+ */
+#include "unpack.h"
+
+#include "base.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <twin/redact.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking a package");
+}
+
+int tw_unpack_bad(const char *where, const char *what, struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_EFORMAT, "data/%s: expected %s", where, what);
+}
+
+void tw_unpack_say(const struct tw_unpack *u, const char *what)
+{
+    if (u->o->progress)
+        u->o->progress(u->o->user, what);
+}
+
+/* ---- files */
+
+int tw_unpack_folder(int root, const char *path)
+{
+    char part[256];
+    int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
+    while (at >= 0 && *path) {
+        size_t n = strcspn(path, "/");
+        if (n == 0 || n >= sizeof part) {
+            close(at);
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        memcpy(part, path, n);
+        part[n] = '\0';
+        int next = mkdirat(at, part, 0777) != 0 && errno != EEXIST ? -1 : openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int saved = errno;
+        close(at);
+        errno = saved;
+        at = next;
+        path += n + (path[n] == '/');
+    }
+    return at;
+}
+
+static int copy(int in, int to, const char *path, struct twin_error *err)
+{
+    enum { ROOM = 1 << 18 };
+    char *chunk = tw_malloc(ROOM);
+    int rc = chunk ? 0 : no_memory(err);
+    while (rc == 0) {
+        ssize_t n = read(in, chunk, ROOM);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            rc = n < 0 ? twin_error_system(err, "cannot read %s", path) : 0;
+            break;
+        }
+        if (tw_write_all(to, chunk, (size_t)n) != 0)
+            rc = twin_error_system(err, "cannot write %s", path);
+    }
+    tw_free(chunk);
+    return rc;
+}
+
+int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *to, bool executable, struct twin_error *err)
+{
+    const char *slash = strrchr(to, '/');
+    char *parent = slash ? tw_strndup(to, (size_t)(slash - to)) : tw_strdup("");
+    int in = tw_bag_open(u->root, from, O_RDONLY), dir = parent ? tw_unpack_folder(root, parent) : -1, out = -1, rc = 0;
+    if (in < 0)
+        rc = twin_error_system(err, "cannot read %s of the package", from);
+    else if (dir < 0)
+        rc = twin_error_system(err, "cannot make the folder of %s", to);
+    else {
+        unlinkat(dir, slash ? slash + 1 : to, 0);
+        out = openat(dir, slash ? slash + 1 : to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, executable ? 0777 : 0666);
+        rc = out < 0 ? twin_error_system(err, "cannot write %s", to) : copy(in, out, to, err);
+    }
+    if (out >= 0 && close(out) != 0 && rc == 0)
+        rc = twin_error_system(err, "cannot write %s", to);
+    if (in >= 0)
+        close(in);
+    if (dir >= 0)
+        close(dir);
+    tw_free(parent);
+    return rc;
+}
+
+/* ---- the folder */
+
+static int make_into(struct tw_unpack *u, struct twin_error *err)
+{
+    struct stat st;
+    u->into = tw_path_absolute(u->o->into, err);
+    if (!u->into)
+        return TWIN_ENOMEM;
+    if (lstat(u->into, &st) == 0) {
+        DIR *d = S_ISDIR(st.st_mode) ? opendir(u->into) : NULL;
+        size_t n = 0;
+        for (struct dirent *e; d && (e = readdir(d));)
+            n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+        if (d)
+            closedir(d);
+        if (!d || n)
+            return twin_error_set(err, TWIN_EIO, "%s: expected a new or an empty folder, found %s; name another with --into", u->into, d ? "things in it" : "something else");
+    }
+    int rc = tw_mkdirs(u->into, err);
+    if (rc)
+        return rc;
+    u->into_fd = open(u->into, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    u->code_fd = u->into_fd < 0 ? -1 : tw_unpack_folder(u->into_fd, "code");
+    u->code = tw_path_join(u->into, "code");
+    return u->code_fd < 0 ? twin_error_system(err, "cannot make %s/code", u->into) : u->code ? 0 : no_memory(err);
+}
+
+/* ---- the command */
+
+static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error *err)
+{
+    const char *text = json_string_value(part), *code = tw_pk_text(part, "code"), *data = tw_pk_text(part, "data"), *program = tw_pk_text(part, "program"), *config = tw_pk_text(part, "config");
+    char *out = NULL;
+    if (text)
+        out = tw_strdup(text);
+    else if (code && (!*code || tw_bag_path_ok(code)))
+        out = *code ? tw_path_join(u->code, code) : tw_strdup(u->code);
+    else if (config && tw_bag_path_ok(config) && tw_starts(config, "configuration/"))
+        out = tw_printf("%s/data/%s", u->dir, config);
+    else if (program && *program && !strchr(program, '/'))
+        out = tw_strdup(tw_starts(program, "python") && u->python ? u->python : program);
+    else if (data) {
+        const char *below = tw_pk_text(part, "path");
+        json_t *set;
+        size_t i;
+        json_array_foreach(json_object_get(u->data_json, "sets"), i, set)
+            if (!out && i < u->out->data_count && below && strcmp(data, tw_pk_text(set, "name")) == 0 && (!*below || tw_bag_path_ok(below)))
+                out = *below ? tw_path_join(u->out->data[i].folder, below) : tw_strdup(u->out->data[i].folder);
+    }
+    if (!out)
+        tw_unpack_bad("configuration/configuration.json", "words of the command: texts, or parts that name code, data, a program or a file of the configuration", err);
+    return out;
+}
+
+static char *word(struct tw_unpack *u, const json_t *w, const char *glue, struct twin_error *err)
+{
+    struct tw_buf b = {0};
+    json_t *part;
+    size_t i;
+    if (!json_is_array(w))
+        return resolve(u, w, err);
+    tw_buf_puts(&b, "");
+    json_array_foreach(w, i, part) {
+        char *one = resolve(u, part, err);
+        if (!one) {
+            tw_buf_free(&b);
+            return NULL;
+        }
+        if (i)
+            tw_buf_puts(&b, glue);
+        tw_buf_puts(&b, one);
+        tw_free(one);
+    }
+    char *out = tw_buf_steal(&b);
+    if (!out)
+        no_memory(err);
+    return out;
+}
+
+static int put_argv(struct tw_unpack *u, struct twin_error *err)
+{
+    json_t *argv = json_object_get(u->configuration, "argv"), *w;
+    size_t i, n = json_array_size(argv);
+    if (n == 0 || n > 100000)
+        return tw_unpack_bad("configuration/configuration.json", "a command in \"argv\"", err);
+    if (!(u->out->argv = tw_calloc(n + 1, sizeof *u->out->argv)))
+        return no_memory(err);
+    json_array_foreach(argv, i, w)
+        if (!(u->out->argv[i] = word(u, w, "", err)))
+            return err && err->code ? err->code : TWIN_EFORMAT;
+    /* A bare `python` is whatever stands first in the PATH: here it is the one that was chosen. */
+    const char *first = u->out->argv[0];
+    if (u->python && tw_starts(first, "python") && !strchr(first, '/')) {
+        tw_free(u->out->argv[0]);
+        if (!(u->out->argv[0] = tw_strdup(u->python)))
+            return no_memory(err);
+    }
+    return 0;
+}
+
+/* ---- variables */
+
+static bool name_ok(const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = name; *p; p++)
+        if (!isalnum((unsigned char)*p) && *p != '_')
+            return false;
+    /* What decides about numbers; not what decides which code is loaded. */
+    return n && n < 200 && !isdigit((unsigned char)name[0]) && tw_secret_variable_kept(name, n) && !tw_starts(name, "LD_") && strcmp(name, "PATH") != 0 && strcmp(name, "PYTHONHOME") != 0 &&
+           strcmp(name, "TWINRUN_HOME") != 0;
+}
+
+static int add_variable(struct tw_unpack *u, size_t *n, char *entry, struct twin_error *err)
+{
+    char **grown = entry ? tw_reallocarray(u->out->env, *n + 2, sizeof *grown) : NULL;
+    if (!grown) {
+        tw_free(entry);
+        return no_memory(err);
+    }
+    u->out->env = grown;
+    grown[(*n)++] = entry;
+    grown[*n] = NULL;
+    return 0;
+}
+
+static int put_variables(struct tw_unpack *u, const json_t *area, const char *where, size_t *n, struct twin_error *err)
+{
+    json_t *all = json_object_get(area, "variables"), *v;
+    const char *name;
+    int rc = 0;
+    json_object_foreach(all, name, v) {
+        if (!name_ok(name) || (json_is_array(v) && strcmp(name, "PYTHONPATH") != 0))
+            return tw_unpack_bad(where, "variables that decide about numbers only", err);
+        char *value = word(u, v, ":", err);
+        rc = value ? add_variable(u, n, tw_printf("%s=%s", name, value), err) : TWIN_EFORMAT;
+        tw_free(value);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static bool is_set(const struct tw_unpack *u, const char *name, size_t n)
+{
+    for (char **e = u->out->env; e && *e; e++)
+        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=')
+            return true;
+    return false;
+}
+
+/* Of this shell, and of no use to anybody but this machine. */
+static bool is_local(const char *name, size_t n)
+{
+    static const char *const names[] = {"PATH", "LANG", "LANGUAGE", "TZ", "HOSTNAME", "TMPDIR", "TWINRUN_HOME", "CC", "CXX", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH",
+                                        "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", NULL};
+    for (const char *const *p = names; *p; p++)
+        if (strlen(*p) == n && memcmp(*p, name, n) == 0)
+            return true;
+    return n > 3 && memcmp(name, "LC_", 3) == 0;
+}
+
+static int put_unset(struct tw_unpack *u, struct twin_error *err)
+{
+    size_t n = 0;
+    for (char **e = environ; e && *e; e++) {
+        size_t length = strcspn(*e, "=");
+        if (!tw_secret_variable_kept(*e, length) || is_set(u, *e, length) || is_local(*e, length))
+            continue;
+        char **grown = tw_reallocarray(u->out->unset, n + 2, sizeof *grown);
+        if (!grown)
+            return no_memory(err);
+        u->out->unset = grown;
+        grown[n] = tw_strndup(*e, length);
+        grown[n + 1] = NULL;
+        if (!grown[n++])
+            return no_memory(err);
+    }
+    return 0;
+}
+
+static int put_environ(struct tw_unpack *u, struct twin_error *err)
+{
+    size_t n = 0;
+    int rc = put_variables(u, u->configuration, "configuration/configuration.json", &n, err);
+    rc = rc ? rc : put_variables(u, u->seeds, "seeds/seeds.json", &n, err);
+    if (rc == 0 && u->python && strchr(u->python, '/')) {
+        const char *path = getenv("PATH");
+        rc = add_variable(u, &n, tw_printf("PATH=%.*s%s%s", (int)(strrchr(u->python, '/') - u->python), u->python, path ? ":" : "", path ? path : ""), err);
+        if (rc == 0 && u->o->build)
+            rc = add_variable(u, &n, tw_printf("VIRTUAL_ENV=%s/venv", u->into), err);
+    }
+    return rc ? rc : put_unset(u, err);
+}
+
+static int put_cwd(struct tw_unpack *u, struct twin_error *err)
+{
+    const char *folder = tw_pk_text(u->configuration, "folder");
+    if (!folder || (*folder && !tw_bag_path_ok(folder)))
+        return tw_unpack_bad("configuration/configuration.json", "a \"folder\" inside the code", err);
+    int fd = tw_unpack_folder(u->code_fd, folder);
+    if (fd < 0)
+        return twin_error_system(err, "cannot make %s in the code", folder);
+    close(fd);
+    u->out->cwd = *folder ? tw_path_join(u->code, folder) : tw_strdup(u->code);
+    return u->out->cwd ? 0 : no_memory(err);
+}
+
+/* ---- all */
+
+static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
+{
+    const struct { const char *path; json_t **to; } parts[] = {
+        {"data/package.json", &u->package}, {"data/code/code.json", &u->code_json}, {"data/data/data.json", &u->data_json}, {"data/environment/environment.json", &u->environment},
+        {"data/configuration/configuration.json", &u->configuration}, {"data/seeds/seeds.json", &u->seeds}};
+    int rc = 0;
+    u->dir = tw_path_absolute(dir, err);
+    u->root = u->dir ? open(u->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (u->root < 0)
+        return u->dir ? twin_error_system(err, "cannot read %s", dir) : TWIN_ENOMEM;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++) {
+        rc = tw_pk_load(u->root, parts[i].path, parts[i].to, err);
+        const char *schema = rc ? NULL : tw_pk_text(*parts[i].to, "schema");
+        if (rc == 0 && (!schema || strcmp(schema, TW_PACKAGE_SCHEMA) != 0))
+            rc = twin_error_set(err, schema && tw_starts(schema, "twinrun.package/") ? TWIN_EVERSION : TWIN_EFORMAT, "%s: expected schema " TW_PACKAGE_SCHEMA ", found %s", parts[i].path, schema ? schema : "none");
+    }
+    return rc;
+}
+
+int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict, const struct twin_unpack_options *o, struct twin_unpacked *out, struct twin_error *err)
+{
+    struct tw_unpack u = {.verdict = verdict, .o = o, .out = out, .root = -1, .into_fd = -1, .code_fd = -1};
+    *out = (struct twin_unpacked){0};
+    int rc = verdict->findings ? twin_error_set(err, TWIN_EFORMAT, "%s is not what its manifests say", dir) : load(&u, dir, err);
+    out->differences = json_array();
+    rc = rc ? rc : out->differences ? make_into(&u, err) : no_memory(err);
+    rc = rc ? rc : tw_unpack_code(&u, err);
+    rc = rc ? rc : tw_unpack_data(&u, err);
+    rc = rc ? rc : tw_unpack_environment(&u, err);
+    rc = rc ? rc : put_argv(&u, err);
+    rc = rc ? rc : put_environ(&u, err);
+    rc = rc ? rc : put_cwd(&u, err);
+    if (rc == 0) {
+        out->expected = tw_path_join(u.dir, "data/expected");
+        out->record = json_incref(json_object_get(u.package, "record"));
+        rc = out->expected ? 0 : no_memory(err);
+    }
+    json_t *all[] = {u.package, u.code_json, u.data_json, u.environment, u.configuration, u.seeds};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        json_decref(all[i]);
+    const int fds[] = {u.root, u.into_fd, u.code_fd};
+    for (size_t i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    tw_free(u.dir);
+    tw_free(u.into);
+    tw_free(u.code);
+    tw_free(u.python);
+    if (rc)
+        twin_unpacked_free(out);
+    return rc;
+}
+
+static void free_list(char **list)
+{
+    for (char **p = list; p && *p; p++)
+        tw_free(*p);
+    tw_free(list);
+}
+
+void twin_unpacked_free(struct twin_unpacked *u)
+{
+    free_list(u->argv);
+    free_list(u->env);
+    free_list(u->unset);
+    tw_free(u->cwd);
+    tw_free(u->expected);
+    for (size_t i = 0; i < u->data_count; i++) {
+        tw_free(u->data[i].folder);
+        tw_free(u->data[i].manifest);
+    }
+    tw_free(u->data);
+    json_decref(u->record);
+    json_decref(u->differences);
+    *u = (struct twin_unpacked){0};
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data for a replay: what the package holds, a folder that the user has, or what fetch.txt names; whatever it is, held against the snapshot. */
+#include "unpack.h"
+#include "provenance.h"
+
+#include "base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <twin/snapshot.h>
+#include <unistd.h>
+
+static const char WHERE[] = "data/data.json";
+
+static bool name_ok(const char *name)
+{
+    return name && *name && strlen(name) < 64 && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == strlen(name);
+}
+
+/* ---- a folder of the user's */
+
+/* "NAME=DIR" for this set; "DIR" alone when the package has one set. NULL: none was given. */
+static const char *given(const struct tw_unpack *u, const char *name, size_t sets)
+{
+    size_t n = strlen(name);
+    for (const char *const *d = u->o->data; d && *d; d++) {
+        if (strncmp(*d, name, n) == 0 && (*d)[n] == '=')
+            return *d + n + 1;
+        if (sets == 1 && !strchr(*d, '='))
+            return *d;
+    }
+    return NULL;
+}
+
+struct differences { struct tw_buf text; size_t count; };
+
+static int add_difference(void *user, const struct twin_snapshot_difference *d)
+{
+    static const char *const words[] = {"added", "missing", "changed", "mode"};
+    struct differences *x = user;
+    if (d->change == TWIN_SNAPSHOT_MODE)
+        return 0;
+    if (x->count++ < 3)
+        tw_buf_printf(&x->text, "%s%s %s", x->count > 1 ? ", " : "", (d->is ? d->is : d->was)->path, words[d->change]);
+    return 0;
+}
+
+static int hold_against(const struct twin_snapshot *was, const char *folder, struct twin_error *err)
+{
+    struct twin_snapshot_options o = {.exclude = NULL};
+    struct twin_snapshot now;
+    struct differences d = {{0}, 0};
+    int rc = twin_snapshot_take_again(was, folder, &o, &now, err);
+    if (rc)
+        return rc;
+    if (twin_snapshot_compare(was, &now, add_difference, &d)) {
+        char *text = d.text.data ? tw_printable(d.text.data, d.text.len) : NULL;
+        rc = twin_error_set(err, TWIN_EIO, "%s does not hold the data of the package (%zu difference%s: %s): nothing was run", folder, d.count, d.count == 1 ? "" : "s", text ? text : "?");
+        tw_free(text);
+    }
+    tw_buf_free(&d.text);
+    twin_snapshot_free(&now);
+    return rc;
+}
+
+/* ---- files out of the package, or from their addresses */
+
+/* A link within the set may lead to another place of the set only. */
+static bool target_ok(const char *path, const char *target)
+{
+    long depth = 0;
+    for (const char *p = path; (p = strchr(p, '/')); p++)
+        depth++;
+    if (!*target || target[0] == '/')
+        return false;
+    for (const char *p = target; *p;) {
+        size_t n = strcspn(p, "/");
+        if (n == 2 && p[0] == '.' && p[1] == '.')
+            depth--;
+        else if (n && !(n == 1 && p[0] == '.'))
+            depth++;
+        if (depth < 0)
+            return false;
+        p += n + (p[n] == '/');
+    }
+    return true;
+}
+
+static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const char *path)
+{
+    for (size_t i = 0; i < u->verdict->fetches; i++)
+        if (strcmp(u->verdict->fetch[i].path, path) == 0)
+            return &u->verdict->fetch[i];
+    return NULL;
+}
+
+/* Its bytes are limited to what the manifest says, and are held against the snapshot afterwards. */
+static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, const char *to, struct twin_error *err)
+{
+    char size[24];
+    snprintf(size, sizeof size, "%llu", (unsigned long long)(f->bytes ? f->bytes : 1));
+    const char *const argv[] = {"curl", "--disable", "--silent", "--show-error", "--fail", "--location", "--proto", "=https,http,file", "--proto-redir", "=https,http", "--max-redirs", "5",
+                                "--max-filesize", size, "--retry", "2", "--globoff", "--output", to, "--url", f->url, NULL};
+    struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 24 * 3600, .cap = 65536};
+    tw_unpack_say(u, f->url);
+    bool ok = tw_ask(&a);
+    int rc = ok ? 0 : a.missing ? twin_error_set(err, TWIN_EUNSUPPORTED, "curl is not installed: it is needed to fetch the data")
+                                : twin_error_set(err, TWIN_EIO, "%s: %s", f->url, *a.complaint ? a.complaint : "curl could not fetch it");
+    tw_free(a.out);
+    return rc;
+}
+
+static int put_entry(struct tw_unpack *u, const char *name, const struct twin_snapshot_entry *e, int root, const char *folder, struct twin_error *err)
+{
+    if (!tw_bag_path_ok(e->path))
+        return tw_unpack_bad("data", "a snapshot whose paths stay inside its folder", err);
+    const char *slash = strrchr(e->path, '/');
+    char *parent = slash ? tw_strndup(e->path, (size_t)(slash - e->path)) : tw_strdup(""), *from = tw_printf("data/data/%s/%s", name, e->path), *full = tw_path_join(folder, e->path);
+    int rc = parent && from && full ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data"), dir = -1;
+    const struct twin_bag_fetch *f = rc ? NULL : to_fetch(u, from);
+    if (rc == 0)
+        dir = tw_unpack_folder(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
+    if (rc == 0 && dir < 0)
+        rc = twin_error_system(err, "cannot make the folder of %s", full);
+    else if (rc == 0 && e->kind == TWIN_SNAPSHOT_LINK) {
+        if (!target_ok(e->path, e->target))
+            rc = tw_unpack_bad("data", "a snapshot whose links stay inside its folder", err);
+        else if (symlinkat(e->target, dir, slash ? slash + 1 : e->path) != 0 && errno != EEXIST)
+            rc = twin_error_system(err, "cannot make the link %s", full);
+    } else if (rc == 0 && e->kind == TWIN_SNAPSHOT_FILE)
+        rc = f ? download(u, f, full, err) : tw_unpack_file(u, from, root, e->path, e->mode & 0100, err);
+    if (dir >= 0)
+        close(dir);
+    tw_free(parent);
+    tw_free(from);
+    tw_free(full);
+    return rc;
+}
+
+static bool is_link(const struct twin_snapshot_entry *e)
+{
+    return e->kind == TWIN_SNAPSHOT_LINK;
+}
+
+static int put_set(struct tw_unpack *u, const char *name, const struct twin_snapshot *s, int root, const char *folder, struct twin_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < s->count && rc == 0; i++) /* links last: no file is written through one */
+        if (!is_link(&s->entry[i]))
+            rc = put_entry(u, name, &s->entry[i], root, folder, err);
+    for (size_t i = 0; i < s->count && rc == 0; i++)
+        if (is_link(&s->entry[i]))
+            rc = put_entry(u, name, &s->entry[i], root, folder, err);
+    return rc;
+}
+
+/* ---- one set */
+
+static int from_package(struct tw_unpack *u, const json_t *set, const char *name, const struct twin_snapshot *s, const char *below, char **folder, struct twin_error *err)
+{
+    const char *contents = tw_pk_text(set, "contents");
+    char prefix[80];
+    size_t later = 0;
+    snprintf(prefix, sizeof prefix, "data/data/%s/", name);
+    for (size_t i = 0; i < u->verdict->fetches; i++)
+        later += tw_starts(u->verdict->fetch[i].path, prefix);
+    if (!contents || (strcmp(contents, "embedded") != 0 && strcmp(contents, "by address") != 0))
+        return twin_error_set(err, TWIN_ENOENT, "the data \"%s\" (sha256 %.16s...) are not in the package: say where you have them with --data %s=DIR", name, s->root, name);
+    if (later && !u->o->fetch)
+        return twin_error_set(err, TWIN_ENOENT, "%zu files of the data \"%s\" are not in the package: --fetch downloads them (fetch.txt says from where), or say where you have them with --data %s=DIR", later,
+                              name, name);
+    char *path = below ? tw_printf("code/%s", below) : tw_printf("data/%s", name);
+    int root = path ? tw_unpack_folder(u->into_fd, path) : -1;
+    *folder = path ? tw_path_join(u->into, path) : NULL;
+    int rc = root < 0 ? twin_error_system(err, "cannot make the folder of the data \"%s\"", name) : put_set(u, name, s, root, *folder, err);
+    if (root >= 0)
+        close(root);
+    tw_free(path);
+    return rc;
+}
+
+/* The user's folder stands where the checkout had its own. */
+static int link_into_code(struct tw_unpack *u, const char *below, const char *folder, struct twin_error *err)
+{
+    const char *slash = strrchr(below, '/');
+    char *parent = slash ? tw_strndup(below, (size_t)(slash - below)) : tw_strdup("");
+    int dir = parent ? tw_unpack_folder(u->code_fd, parent) : -1, rc = 0;
+    if (dir < 0 || symlinkat(folder, dir, slash ? slash + 1 : below) != 0)
+        rc = twin_error_system(err, "cannot make the link code/%s to the data", below);
+    if (dir >= 0)
+        close(dir);
+    tw_free(parent);
+    return rc;
+}
+
+static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets, struct twin_run_data *out, struct twin_error *err)
+{
+    const char *name = tw_pk_text(set, "name"), *snapshot = tw_pk_text(set, "snapshot"), *root = tw_pk_text(set, "root"), *below = tw_pk_text(set, "in_code");
+    struct twin_snapshot s;
+    if (!name_ok(name) || !snapshot || !tw_bag_path_ok(snapshot) || !tw_starts(snapshot, "data/") || !root || strlen(root) != 64 || (below && !tw_bag_path_ok(below)))
+        return tw_unpack_bad(WHERE, "sets with a name, a snapshot inside the package and its root", err);
+    const char *mine = given(u, name, sets);
+    out->manifest = tw_printf("%s/data/%s", u->dir, snapshot);
+    int rc = out->manifest ? twin_snapshot_read(out->manifest, &s, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
+    if (rc)
+        return rc;
+    if (strcmp(s.root, root) != 0)
+        rc = tw_unpack_bad(WHERE, "the root of the snapshot that it names", err);
+    if (rc == 0 && mine) {
+        char *real = tw_pk_real(".", mine);
+        out->folder = real;
+        rc = real ? 0 : twin_error_set(err, TWIN_ENOENT, "--data %s: not there", mine);
+    } else if (rc == 0) {
+        rc = from_package(u, set, name, &s, below, &out->folder, err);
+    }
+    tw_unpack_say(u, "verifying the data");
+    rc = rc ? rc : hold_against(&s, out->folder, err);
+    if (rc == 0 && mine && below)
+        rc = link_into_code(u, below, out->folder, err);
+    memcpy(out->root, s.root, sizeof out->root);
+    out->files = s.files;
+    out->bytes = s.bytes;
+    twin_snapshot_free(&s);
+    return rc;
+}
+
+int tw_unpack_data(struct tw_unpack *u, struct twin_error *err)
+{
+    json_t *sets = json_object_get(u->data_json, "sets"), *set;
+    size_t i, n = json_array_size(sets);
+    tw_unpack_say(u, "the data");
+    if (!json_is_array(sets) || n > 1000)
+        return tw_unpack_bad(WHERE, "\"sets\", at most 1,000", err);
+    if (n == 0 && u->o->data && *u->o->data)
+        return twin_error_set(err, TWIN_EINVAL, "--data %s: the package names no data", *u->o->data);
+    if (!(u->out->data = tw_calloc(n + 1, sizeof *u->out->data)))
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
+    json_array_foreach(sets, i, set) {
+        u->out->data_count = i + 1;
+        int rc = unpack_set(u, set, n, &u->out->data[i], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}

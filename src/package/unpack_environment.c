@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment for a replay: held against the lock list, or built from it. */
+#include "unpack.h"
+#include "provenance.h"
+
+#include "base.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char WHERE[] = "environment/environment.json";
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory looking at the environment");
+}
+
+/* ---- which Python */
+
+static char *version_of(const char *python)
+{
+    const char *const argv[] = {python, "-I", "-S", "-c", "import platform; print(platform.python_version())", NULL};
+    struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 20, .cap = 4096};
+    bool ok = tw_ask(&a);
+    if (ok)
+        a.out[strcspn(a.out, "\n")] = '\0';
+    char *version = ok && *a.out ? tw_strdup(a.out) : NULL;
+    tw_free(a.out);
+    return version;
+}
+
+/* The first in PATH; malloc'ed, NULL when there is none. */
+static char *in_path(const char *name)
+{
+    const char *path = getenv("PATH");
+    while (path && *path) {
+        size_t n = strcspn(path, ":");
+        char *file = tw_printf("%.*s/%s", (int)n, path, name);
+        if (file && n && path[0] == '/' && access(file, X_OK) == 0)
+            return file;
+        tw_free(file);
+        path += n + (path[n] == ':');
+    }
+    return NULL;
+}
+
+/* How well a version fits: 2 the same, 1 the same but for the last number, 0 another one. */
+static int fit(const char *want, const char *have)
+{
+    const char *dot = strchr(want, '.'), *second = dot ? strchr(dot + 1, '.') : NULL;
+    size_t n = second ? (size_t)(second - want) : strlen(want);
+    return strcmp(want, have) == 0 ? 2 : strncmp(want, have, n) == 0 && (have[n] == '.' || !have[n]) ? 1 : 0;
+}
+
+/* The one of PATH that fits best, or the one that --python named. *have: its version. */
+static int find_python(struct tw_unpack *u, const char *want, char **have, struct twin_error *err)
+{
+    char minor[24];
+    int digits[2] = {0, 0}, best = -1;
+    *have = NULL;
+    sscanf(want, "%3d.%3d", &digits[0], &digits[1]);
+    snprintf(minor, sizeof minor, "python%d.%d", digits[0], digits[1]);
+    const char *const names[] = {"python", "python3", minor};
+    for (size_t i = 0; i < (u->o->python ? 1 : 3); i++) {
+        char *path = !u->o->python ? in_path(names[i]) : strchr(u->o->python, '/') ? tw_path_absolute(u->o->python, NULL) : in_path(u->o->python);
+        char *version = path ? version_of(path) : NULL;
+        int f = version ? fit(want, version) : -1;
+        if (f > best) {
+            tw_free(u->python);
+            tw_free(*have);
+            u->python = path;
+            *have = version;
+            best = f;
+        } else {
+            tw_free(path);
+            tw_free(version);
+        }
+    }
+    if (best < 0)
+        return twin_error_set(err, TWIN_ENOENT, "%s: no Python that starts (the package was made with %s)", u->o->python ? u->o->python : "PATH", want);
+    if (best == 0 && u->o->build)
+        return twin_error_set(err, TWIN_ENOENT, "the package was made with Python %s, and %s is %s: name one of that version with --python", want, u->python, *have);
+    return 0;
+}
+
+/* ---- lists */
+
+/* Names as PEP 503 compares them. */
+static char *plain_name(const char *s, size_t n)
+{
+    char *out = tw_malloc(n + 1);
+    size_t k = 0;
+    for (size_t i = 0; out && i < n; i++) {
+        bool sign = s[i] == '-' || s[i] == '_' || s[i] == '.';
+        if (!sign)
+            out[k++] = (char)tolower((unsigned char)s[i]);
+        else if (k && out[k - 1] != '-')
+            out[k++] = '-';
+    }
+    if (out)
+        out[k] = '\0';
+    return out;
+}
+
+/* "NAME==VERSION" or "NAME @ ADDRESS" a line; nothing that pip would take for an option. */
+static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
+{
+    char *text, *save = NULL;
+    size_t n;
+    json_t *lock = json_object();
+    int rc = lock ? tw_bag_read(u->root, "data/environment/requirements.txt", (size_t)16 << 20, &text, &n, err) : no_memory(err);
+    if (rc) {
+        json_decref(lock);
+        return rc;
+    }
+    bool bad = strlen(text) != n;
+    for (char *line = strtok_r(text, "\n", &save); line && !bad; line = strtok_r(NULL, "\n", &save)) {
+        size_t name = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
+        bool version = strncmp(line + name, "==", 2) == 0 && line[name + 2] && strspn(line + name + 2, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.+!") == strlen(line + name + 2);
+        bool address = strncmp(line + name, " @ ", 3) == 0 && !strpbrk(line + name + 3, " \t;\\");
+        char *key = name && isalnum((unsigned char)line[0]) && (version || address) ? plain_name(line, name) : NULL;
+        bad = !key || json_object_set_new(lock, key, version ? json_string(line + name + 2) : json_null()) != 0;
+        tw_free(key);
+    }
+    tw_free(text);
+    if (bad) {
+        json_decref(lock);
+        return tw_unpack_bad("environment/requirements.txt", "lines NAME==VERSION", err);
+    }
+    *out = lock;
+    return 0;
+}
+
+static int installed(const char *python, json_t **out, struct twin_error *err)
+{
+    static const char script[] = "import json\ntry:\n from importlib import metadata as m\nexcept ImportError:\n import importlib_metadata as m\n"
+                                 "d = {}\nfor x in m.distributions():\n n = x.metadata['Name']\n if n: d.setdefault(n, x.version)\nprint(json.dumps(d))";
+    const char *const argv[] = {python, "-c", script, NULL};
+    struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 60, .cap = (size_t)16 << 20};
+    json_t *all = tw_ask(&a) ? json_loads(a.out, 0, NULL) : NULL, *plain = json_object(), *v;
+    const char *name;
+    json_object_foreach(all, name, v) {
+        char *key = plain_name(name, strlen(name));
+        if (key)
+            json_object_set(plain, key, v);
+        tw_free(key);
+    }
+    int rc = json_is_object(all) && plain ? 0 : twin_error_set(err, TWIN_EIO, "%s cannot list its packages: %s", python, a.complaint);
+    tw_free(a.out);
+    json_decref(all);
+    if (rc)
+        json_decref(plain);
+    else
+        *out = plain;
+    return rc;
+}
+
+static void differs(struct tw_unpack *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void differs(struct tw_unpack *u, const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&b, format, ap);
+    va_end(ap);
+    if (!b.failed)
+        json_array_append_new(u->out->differences, tw_pk_printable(b.data));
+    tw_buf_free(&b);
+}
+
+static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
+{
+    json_t *have = NULL, *v;
+    const char *name;
+    int rc = installed(u->python, &have, err);
+    if (rc)
+        return rc;
+    json_object_foreach((json_t *)(uintptr_t)lock, name, v) {
+        const char *want = json_string_value(v), *is = tw_pk_text(have, name);
+        if (!is)
+            differs(u, "%s %s is not installed", name, want ? want : "");
+        else if (want && strcmp(want, is) != 0)
+            differs(u, "%s: %s in the package, %s here", name, want, is);
+    }
+    json_decref(have);
+    return 0;
+}
+
+/* ---- building */
+
+/* What a package may tell pip: where to look. */
+static bool option_ok(const char *option)
+{
+    static const char *const names[] = {"--extra-index-url", "--index-url", "--find-links", "--no-index", "--only-binary", "--no-binary", "--prefer-binary", "--pre", "--no-build-isolation", NULL};
+    for (const char *const *n = names; *n; n++)
+        if (strncmp(option, *n, strlen(*n)) == 0 && (option[strlen(*n)] == '=' || !option[strlen(*n)]))
+            return true;
+    return false;
+}
+
+static int ask(struct tw_unpack *u, const char *const *argv, const char *what, struct twin_error *err)
+{
+    struct tw_ask a = {.argv = argv, .dir = u->code, .limit_s = 3600, .cap = (size_t)64 << 20};
+    int rc = tw_ask(&a) ? 0 : twin_error_set(err, TWIN_EIO, "%s: %s", what, a.late ? "not done after an hour" : *a.complaint ? a.complaint : "failed");
+    tw_free(a.out);
+    return rc;
+}
+
+static int pip(struct tw_unpack *u, const char *const *words, struct twin_error *err)
+{
+    enum { ROOM = 120 };
+    const char *argv[ROOM] = {u->python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--no-deps"};
+    size_t n = 8, i;
+    json_t *option;
+    bool value = false; /* the word behind an option that takes one */
+    json_array_foreach(json_object_get(u->environment, "pip_options"), i, option) {
+        const char *text = json_string_value(option);
+        if (!text || n > 60 || (!value && !option_ok(text)) || (value && text[0] == '-'))
+            return tw_unpack_bad(WHERE, "options for pip that say where packages are", err);
+        value = !value && !strchr(text, '=') && (strstr(text, "url") || strstr(text, "links") || strstr(text, "binary"));
+        argv[n++] = text;
+    }
+    for (const char *const *o = u->o->pip; o && *o && n < ROOM - 10; o++)
+        argv[n++] = *o;
+    while (*words && n < ROOM - 1)
+        argv[n++] = *words++;
+    argv[n] = NULL;
+    return ask(u, argv, "pip could not install what the lock list names (options for it: --pip-option)", err);
+}
+
+static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
+{
+    json_t *local;
+    size_t i;
+    char *venv = tw_path_join(u->into, "venv"), *list = tw_printf("%s/data/environment/requirements.txt", u->dir);
+    int rc = venv && list ? 0 : no_memory(err);
+    tw_unpack_say(u, "a fresh virtual environment");
+    if (rc == 0)
+        rc = ask(u, (const char *const[]){u->python, "-m", "venv", venv, NULL}, "cannot make a virtual environment", err);
+    if (rc == 0) {
+        tw_free(u->python);
+        u->python = tw_printf("%s/bin/python", venv);
+        rc = u->python ? 0 : no_memory(err);
+    }
+    if (rc == 0 && json_object_size(lock)) {
+        tw_unpack_say(u, "its packages, by pip");
+        rc = pip(u, (const char *const[]){"-r", list, NULL}, err);
+    }
+    json_array_foreach(json_object_get(u->environment, "local"), i, local) {
+        const char *path = tw_pk_text(local, "path");
+        char *full = path && (!*path || tw_bag_path_ok(path)) ? *path ? tw_path_join(u->code, path) : tw_strdup(u->code) : NULL;
+        if (rc == 0)
+            rc = full ? pip(u, (const char *const[]){"-e", full, NULL}, err) : tw_unpack_bad(WHERE, "local packages inside the code", err);
+        tw_free(full);
+    }
+    tw_free(venv);
+    tw_free(list);
+    return rc;
+}
+
+int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err)
+{
+    json_t *python = json_object_get(u->environment, "python"), *lock = NULL;
+    const char *want = json_string_value(python);
+    char *have = NULL;
+    tw_unpack_say(u, "the environment");
+    if (!want) {
+        if (u->o->build)
+            return twin_error_set(err, TWIN_EUNSUPPORTED, "the package names no version of Python: there is nothing to build an environment from; try --environment here");
+        return 0;
+    }
+    if (strlen(want) > 30 || !isdigit((unsigned char)want[0]))
+        return tw_unpack_bad(WHERE, "a version of Python", err);
+    int rc = find_python(u, want, &have, err);
+    rc = rc ? rc : read_lock(u, &lock, err);
+    if (rc == 0 && strcmp(want, have) != 0)
+        differs(u, "Python: %s in the package, %s here (%s)", want, have, u->python);
+    if (rc == 0 && u->o->build)
+        rc = build(u, lock, err);
+    rc = rc ? rc : compare(u, lock, err);
+    json_decref(lock);
+    tw_free(have);
+    return rc;
+}

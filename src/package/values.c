@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pack.h"
+
+#include "base.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tw_pk_put(bool *failed, json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        *failed = true;
+}
+
+void tw_pk_add(bool *failed, json_t *list, json_t *value)
+{
+    if (json_array_append_new(list, value) != 0)
+        *failed = true;
+}
+
+const char *tw_pk_text(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+json_t *tw_pk_at(const json_t *object, const char *const *keys)
+{
+    json_t *at = (json_t *)(uintptr_t)object;
+    for (; at && *keys; keys++)
+        at = json_object_get(at, *keys);
+    return at;
+}
+
+json_t *tw_pk_printable(const char *s)
+{
+    char *safe = tw_printable(s, strlen(s));
+    json_t *v = safe ? json_string(safe) : NULL;
+    tw_free(safe);
+    return v;
+}
+
+static int append(const char *text, size_t n, void *data)
+{
+    return tw_buf_append(data, text, n) == 0 ? 0 : -1;
+}
+
+char *tw_pk_dump(const json_t *value, size_t *n)
+{
+    struct tw_buf b = {0};
+    bool ok = value && json_dump_callback(value, append, &b, JSON_INDENT(1) | JSON_SORT_KEYS) == 0 && tw_buf_puts(&b, "\n") == 0;
+    *n = b.len;
+    if (ok)
+        return tw_buf_steal(&b);
+    tw_buf_free(&b);
+    return NULL;
+}
+
+int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err)
+{
+    char *text;
+    size_t n;
+    json_error_t where;
+    *out = NULL;
+    int rc = tw_bag_read(root, path, TW_BAG_JSON_MAX, &text, &n, err);
+    if (rc)
+        return rc;
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    tw_free(text);
+    if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+    if (!*out)
+        return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line, where.column, where.text);
+    if (json_is_object(*out))
+        return 0;
+    json_decref(*out);
+    *out = NULL;
+    return twin_error_set(err, TWIN_EFORMAT, "%s: expected a JSON object", path);
+}
+
+static json_t *vtext(const char *format, va_list ap)
+{
+    struct tw_buf b = {0};
+    tw_buf_vprintf(&b, format, ap);
+    json_t *v = b.failed ? NULL : tw_pk_printable(b.data);
+    tw_buf_free(&b);
+    return v;
+}
+
+void tw_pk_missing(bool *failed, json_t *area, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    json_t *list = json_object_get(area, "missing");
+    tw_pk_add(failed, list, vtext(format, ap));
+    va_end(ap);
+}
+
+void tw_pk_holds(bool *failed, json_t *area, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    tw_pk_put(failed, area, "holds", vtext(format, ap));
+    va_end(ap);
+}
+
+const char *tw_pk_below(const char *path, const char *base)
+{
+    size_t n = strlen(base);
+    if (n == 1 && base[0] == '/')
+        return path + 1;
+    if (strncmp(path, base, n) != 0 || (path[n] && path[n] != '/'))
+        return NULL;
+    return path + n + (path[n] == '/');
+}
+
+char *tw_pk_real(const char *dir, const char *path)
+{
+    char *joined = tw_path_join(dir, path), *real = joined ? realpath(joined, NULL) : NULL, *copy = real ? tw_strdup(real) : NULL;
+    free(real); /* libc's */
+    tw_free(joined);
+    return copy;
+}

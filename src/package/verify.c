@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Is a package what it was when it was made? From the outside in: the signature holds the tag manifest, that holds the tag files, one of them is the
+ * payload's manifest, that holds every file. A name that no list has is a finding as much as a file that has another digest.
+ */
+#include "bag.h"
+
+#include "base.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <twin/package.h>
+#include <twin/sign.h>
+#include <unistd.h>
+
+struct look {
+    int root;
+    const char *dir;
+    const struct twin_bag_options *o;
+    struct twin_bag_verdict *v;
+    struct tw_manifest tags, payload;
+    struct tw_fetch fetch;
+    uint64_t oxum_bytes, oxum_files, seen_bytes, seen_files;
+    size_t entries;
+    struct twin_error *err;
+};
+
+const char *twin_bag_change_name(enum twin_bag_change c)
+{
+    static const char *const names[] = {"changed", "missing", "not listed", "not allowed", "malformed"};
+    return names[c];
+}
+
+static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format, ...) __attribute__((format(printf, 4, 5)));
+static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format, ...)
+{
+    struct tw_buf why = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&why, format, ap);
+    va_end(ap);
+    struct twin_bag_finding *grown = tw_reallocarray(l->v->finding, l->v->findings + 1, sizeof *grown);
+    if (grown)
+        l->v->finding = grown;
+    char *text = tw_buf_steal(&why), *name = tw_strdup(path);
+    if (!grown || !text || !name) {
+        tw_free(text);
+        tw_free(name);
+        return twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+    }
+    l->v->finding[l->v->findings++] = (struct twin_bag_finding){c, name, text};
+    return 0;
+}
+
+/* A tag file that cannot be read or parsed is a finding; only trouble of ours is an error. */
+static int as_finding(struct look *l, const char *path, int rc, const struct twin_error *why)
+{
+    if (rc == TWIN_ENOMEM)
+        return twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+    if (rc == TWIN_ENOENT)
+        return finding(l, TWIN_BAG_MISSING, path, "not there");
+    return rc ? finding(l, TWIN_BAG_MALFORMED, path, "%s", why->message) : 0;
+}
+
+/* ---- files */
+
+static int check_file(struct look *l, int fd, const struct stat *st, const char *path, struct tw_manifest_entry *e)
+{
+    char hex[65];
+    uint64_t bytes = 0;
+    struct twin_error inner = TWIN_ERROR_INIT;
+    e->seen = true;
+    int rc = tw_bag_sha256(fd, (uint64_t)st->st_size, hex, &bytes, &inner);
+    if (rc == TWIN_ENOMEM)
+        return twin_error_set(l->err, rc, "%s", inner.message);
+    if (rc)
+        return finding(l, TWIN_BAG_CHANGED, path, "%s", inner.message);
+    l->seen_bytes += bytes;
+    l->seen_files++;
+    if (l->o && l->o->progress)
+        l->o->progress(l->o->user, l->seen_bytes, l->oxum_bytes);
+    if (strcmp(hex, e->sha256) != 0)
+        return finding(l, TWIN_BAG_CHANGED, path, "expected sha256 %s, found %s", e->sha256, hex);
+    l->v->files++;
+    l->v->bytes += bytes;
+    return 0;
+}
+
+static int look_at(struct look *l, int dir, const char *name, const char *path, const struct stat *st)
+{
+    if (strcmp(path, TW_BAG_TAGMANIFEST) == 0 || strcmp(path, TW_BAG_SIGNATURE) == 0)
+        return S_ISREG(st->st_mode) ? 0 : finding(l, TWIN_BAG_FORBIDDEN, path, "expected a regular file");
+    const struct tw_manifest *m = tw_starts(path, "data/") ? &l->payload : &l->tags;
+    struct tw_manifest_entry *e = tw_manifest_find(m, path);
+    if (!S_ISREG(st->st_mode))
+        return finding(l, TWIN_BAG_FORBIDDEN, path, S_ISLNK(st->st_mode) ? "a link: a package holds none" : "neither a file nor a folder");
+    if (!e)
+        return finding(l, TWIN_BAG_EXTRA, path, "no manifest lists it");
+    if (m == &l->payload && (uint64_t)st->st_size > l->oxum_bytes)
+        return finding(l, TWIN_BAG_CHANGED, path, "%llu bytes: larger than the whole payload ought to be", (unsigned long long)st->st_size);
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        e->seen = true;
+        return finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno));
+    }
+    int rc = check_file(l, fd, st, path, e);
+    close(fd);
+    return rc;
+}
+
+static int walk(struct look *l, int dir, const char *prefix, int depth);
+
+static int walk_entry(struct look *l, int dir, const char *prefix, const char *name, int depth)
+{
+    struct stat st;
+    char *path = *prefix ? tw_printf("%s/%s", prefix, name) : tw_strdup(name);
+    int rc = path ? 0 : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+    if (rc)
+        return rc;
+    if (++l->entries > 2 * TW_BAG_ENTRIES || depth > TW_BAG_DEPTH)
+        rc = depth > TW_BAG_DEPTH ? finding(l, TWIN_BAG_FORBIDDEN, path, "more than %d folders deep", TW_BAG_DEPTH)
+                                  : twin_error_set(l->err, TWIN_ELIMIT, "%s: more than %d entries", l->dir, 2 * TW_BAG_ENTRIES);
+    else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        rc = finding(l, TWIN_BAG_CHANGED, path, "cannot be looked at: %s", strerror(errno));
+    else if (S_ISDIR(st.st_mode)) {
+        int sub = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        rc = sub < 0 ? finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno)) : walk(l, sub, path, depth + 1);
+    } else {
+        rc = look_at(l, dir, name, path, &st);
+    }
+    tw_free(path);
+    return rc;
+}
+
+/* Takes dir over. */
+static int walk(struct look *l, int dir, const char *prefix, int depth)
+{
+    DIR *d = fdopendir(dir);
+    int rc = 0;
+    if (!d) {
+        rc = twin_error_system(l->err, "cannot list %s/%s", l->dir, prefix);
+        close(dir);
+        return rc;
+    }
+    size_t count = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        count++;
+        rc = walk_entry(l, dirfd(d), prefix, e->d_name, depth);
+    }
+    if (rc == 0 && count == 0 && *prefix)
+        rc = finding(l, TWIN_BAG_EXTRA, prefix, "an empty folder: no manifest can list one");
+    closedir(d);
+    return rc;
+}
+
+/* ---- tag files */
+
+static int read_tag(struct look *l, const char *path, size_t cap, char **text, size_t *n, bool *ok)
+{
+    struct twin_error inner = TWIN_ERROR_INIT;
+    int rc = tw_bag_read(l->root, path, cap, text, n, &inner);
+    *ok = rc == 0;
+    return as_finding(l, path, rc, &inner);
+}
+
+static int read_bagit(struct look *l)
+{
+    char *text;
+    size_t n;
+    bool ok;
+    int rc = read_tag(l, "bagit.txt", 4096, &text, &n, &ok);
+    if (rc == 0 && ok && (n != strlen(TW_BAGIT_TXT) || memcmp(text, TW_BAGIT_TXT, n) != 0))
+        rc = finding(l, TWIN_BAG_MALFORMED, "bagit.txt", "expected the two lines of BagIt 1.0 in UTF-8, found others");
+    tw_free(text);
+    return rc;
+}
+
+static int read_manifest(struct look *l, const char *path, struct tw_manifest *m, bool payload)
+{
+    char *text;
+    size_t n;
+    bool ok;
+    struct twin_error inner = TWIN_ERROR_INIT;
+    int rc = read_tag(l, path, TW_BAG_MANIFEST_MAX, &text, &n, &ok);
+    if (rc == 0 && ok) {
+        rc = as_finding(l, path, tw_manifest_parse(text, n, path, m, &inner), &inner);
+        for (size_t i = 0; i < m->count && rc == 0; i++)
+            if (tw_starts(m->item[i].path, "data/") != payload || strcmp(m->item[i].path, TW_BAG_TAGMANIFEST) == 0 || strcmp(m->item[i].path, TW_BAG_SIGNATURE) == 0)
+                rc = finding(l, TWIN_BAG_MALFORMED, path, "lists %s, which cannot stand there", m->item[i].path);
+    }
+    tw_free(text);
+    return rc;
+}
+
+static int read_info(struct look *l)
+{
+    char *text;
+    size_t n;
+    bool ok;
+    struct twin_error inner = TWIN_ERROR_INIT;
+    int rc = read_tag(l, "bag-info.txt", 1 << 20, &text, &n, &ok);
+    if (rc == 0 && ok)
+        rc = as_finding(l, "bag-info.txt", tw_bag_info_parse(text, n, "bag-info.txt", &l->oxum_bytes, &l->oxum_files, &inner), &inner);
+    tw_free(text);
+    return rc;
+}
+
+static int read_fetch(struct look *l)
+{
+    char *text;
+    size_t n;
+    bool ok;
+    struct twin_error inner = TWIN_ERROR_INIT;
+    if (faccessat(l->root, "fetch.txt", F_OK, AT_SYMLINK_NOFOLLOW) != 0 && !tw_manifest_find(&l->tags, "fetch.txt"))
+        return 0;
+    int rc = read_tag(l, "fetch.txt", TW_BAG_MANIFEST_MAX, &text, &n, &ok);
+    if (rc == 0 && ok)
+        rc = as_finding(l, "fetch.txt", tw_fetch_parse(text, n, "fetch.txt", &l->fetch, &inner), &inner);
+    tw_free(text);
+    return rc;
+}
+
+/* ---- what is not there */
+
+static int fetch_later(struct look *l, const struct tw_fetch_entry *f, const struct tw_manifest_entry *e)
+{
+    struct twin_bag_fetch *grown = tw_reallocarray(l->v->fetch, l->v->fetches + 1, sizeof *grown);
+    if (!grown)
+        return twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+    l->v->fetch = grown;
+    struct twin_bag_fetch *x = &grown[l->v->fetches++];
+    *x = (struct twin_bag_fetch){.url = tw_strdup(f->url), .path = tw_strdup(f->path), .bytes = f->bytes};
+    memcpy(x->sha256, e->sha256, 65);
+    return x->url && x->path ? 0 : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+}
+
+static int missing(struct look *l)
+{
+    int rc = 0;
+    for (size_t i = 0; i < l->fetch.count && rc == 0; i++) {
+        struct tw_manifest_entry *e = tw_manifest_find(&l->payload, l->fetch.item[i].path);
+        if (!e) {
+            rc = finding(l, TWIN_BAG_MALFORMED, "fetch.txt", "names %s, which no manifest lists", l->fetch.item[i].path);
+        } else if (!e->seen) {
+            e->seen = true;
+            l->seen_bytes += l->fetch.item[i].bytes;
+            l->seen_files++;
+            rc = fetch_later(l, &l->fetch.item[i], e);
+        }
+    }
+    const struct tw_manifest *both[] = {&l->tags, &l->payload};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < both[k]->count && rc == 0; i++)
+            if (!both[k]->item[i].seen)
+                rc = finding(l, TWIN_BAG_MISSING, both[k]->item[i].path, "listed in %s, not there", k ? "manifest-sha256.txt" : TW_BAG_TAGMANIFEST);
+    return rc;
+}
+
+static int totals(struct look *l, uint64_t tag_bytes, uint64_t tag_files)
+{
+    uint64_t bytes = l->seen_bytes - tag_bytes, files = l->seen_files - tag_files;
+    if (l->v->findings || (bytes == l->oxum_bytes && files == l->oxum_files))
+        return 0;
+    return finding(l, TWIN_BAG_CHANGED, "bag-info.txt", "Payload-Oxum: expected %llu.%llu, found %llu.%llu", (unsigned long long)l->oxum_bytes, (unsigned long long)l->oxum_files,
+                   (unsigned long long)bytes, (unsigned long long)files);
+}
+
+/* ---- the signature */
+
+static void silent(void *user, enum twin_subject_change c, const struct twin_subject *a, const struct twin_subject *b)
+{
+    (void)user, (void)c, (void)a, (void)b;
+}
+
+static int check_subject(struct look *l, const struct twin_envelope *e)
+{
+    struct twin_statement st = {0};
+    struct twin_subjects found = {0};
+    struct twin_error inner = TWIN_ERROR_INIT;
+    int rc = twin_statement_parse(e, TW_BAG_SIGNATURE, &st, &inner);
+    if (rc)
+        return as_finding(l, TW_BAG_SIGNATURE, rc, &inner);
+    rc = twin_subjects_add(&found, TW_BAG_TAGMANIFEST, "sha256", l->v->tagmanifest, l->err);
+    if (rc == 0 && (strcmp(st.predicate_type, TWIN_PREDICATE_SIGNED) != 0 || twin_subjects_match(&st.subjects, &found, true, silent, NULL) != 0))
+        rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE, "it is about another package: expected %s with sha256 %s", TW_BAG_TAGMANIFEST, l->v->tagmanifest);
+    twin_statement_free(&st);
+    twin_subjects_free(&found);
+    return rc;
+}
+
+static int check_signature(struct look *l)
+{
+    char *text;
+    size_t n;
+    bool ok;
+    struct twin_envelope e = {0};
+    struct twin_error inner = TWIN_ERROR_INIT;
+    l->v->is_signed = faccessat(l->root, TW_BAG_SIGNATURE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!l->v->is_signed)
+        return l->o && l->o->trust ? finding(l, TWIN_BAG_MISSING, TW_BAG_SIGNATURE, "expected a signature, found none") : 0;
+    int rc = read_tag(l, TW_BAG_SIGNATURE, TWIN_ENVELOPE_MAX, &text, &n, &ok);
+    if (rc || !ok)
+        return rc;
+    rc = twin_envelope_parse(text, n, TW_BAG_SIGNATURE, false, &e, &inner);
+    tw_free(text);
+    if (rc)
+        return as_finding(l, TW_BAG_SIGNATURE, rc, &inner);
+    if (l->o && l->o->trust) {
+        l->v->trust = tw_calloc(1, sizeof *l->v->trust);
+        rc = l->v->trust ? twin_trust_judge(l->o->trust, &e, l->o->at_ns, l->v->trust, l->err) : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+        if (rc == 0 && !l->v->trust->trusted)
+            rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE, "not to be trusted: %s", l->v->trust->why);
+        /* Names in the verdict borrow from the envelope, which ends here: only the counts are kept. */
+        if (l->v->trust) {
+            size_t good = l->v->trust->good, needed = l->v->trust->needed;
+            bool trusted = l->v->trust->trusted;
+            twin_trust_verdict_free(l->v->trust);
+            *l->v->trust = (struct twin_trust_verdict){.trusted = trusted, .good = good, .needed = needed};
+        }
+    }
+    rc = rc ? rc : check_subject(l, &e);
+    twin_envelope_free(&e);
+    return rc;
+}
+
+/* ---- all of it */
+
+bool twin_package_is(const char *dir)
+{
+    struct stat st;
+    char *bagit = tw_path_join(dir, "bagit.txt"), *inside = tw_path_join(dir, "data/package.json"), *manifest = tw_path_join(dir, "manifest-sha256.txt");
+    /* Two of the three will do: a package from which one was taken away is still to be verified as one. */
+    int there = bagit && inside && manifest ? (lstat(bagit, &st) == 0) + (lstat(inside, &st) == 0) + (lstat(manifest, &st) == 0) : 0;
+    tw_free(bagit);
+    tw_free(inside);
+    tw_free(manifest);
+    return there >= 2;
+}
+
+static int look_through(struct look *l)
+{
+    struct twin_error inner = TWIN_ERROR_INIT;
+    uint64_t bytes = 0, tag_bytes, tag_files;
+    int fd = tw_bag_open(l->root, TW_BAG_TAGMANIFEST, O_RDONLY);
+    int rc = fd < 0 ? 0 : tw_bag_sha256(fd, TW_BAG_MANIFEST_MAX, l->v->tagmanifest, &bytes, &inner);
+    if (fd >= 0)
+        close(fd);
+    if (rc == TWIN_ENOMEM)
+        return twin_error_set(l->err, rc, "%s", inner.message);
+    rc = read_bagit(l);
+    rc = rc ? rc : read_manifest(l, TW_BAG_TAGMANIFEST, &l->tags, false);
+    rc = rc ? rc : read_manifest(l, "manifest-sha256.txt", &l->payload, true);
+    rc = rc ? rc : read_info(l);
+    rc = rc ? rc : read_fetch(l);
+    rc = rc ? rc : check_signature(l);
+    fd = rc ? -1 : openat(l->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (rc == 0)
+        rc = fd < 0 ? twin_error_system(l->err, "cannot list %s", l->dir) : walk(l, fd, "", 0);
+    tag_bytes = tag_files = 0;
+    for (size_t i = 0; i < l->tags.count; i++)
+        if (l->tags.item[i].seen) {
+            struct stat st;
+            bool there = fstatat(l->root, l->tags.item[i].path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+            tag_bytes += there ? (uint64_t)st.st_size : 0;
+            tag_files += there;
+        }
+    rc = rc ? rc : missing(l);
+    return rc ? rc : totals(l, tag_bytes, tag_files);
+}
+
+int twin_package_verify(const char *dir, const struct twin_bag_options *o, struct twin_bag_verdict *out, struct twin_error *err)
+{
+    struct look l = {.dir = dir, .o = o, .v = out, .err = err};
+    *out = (struct twin_bag_verdict){0};
+    l.root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (l.root < 0)
+        return twin_error_system(err, "cannot read %s", dir);
+    int rc = look_through(&l);
+    close(l.root);
+    tw_manifest_free(&l.tags);
+    tw_manifest_free(&l.payload);
+    tw_fetch_free(&l.fetch);
+    if (rc)
+        twin_bag_verdict_free(out);
+    return rc;
+}
+
+void twin_bag_verdict_free(struct twin_bag_verdict *v)
+{
+    for (size_t i = 0; i < v->findings; i++) {
+        tw_free(v->finding[i].path);
+        tw_free(v->finding[i].why);
+    }
+    for (size_t i = 0; i < v->fetches; i++) {
+        tw_free(v->fetch[i].url);
+        tw_free(v->fetch[i].path);
+    }
+    if (v->trust)
+        twin_trust_verdict_free(v->trust);
+    tw_free(v->trust);
+    tw_free(v->finding);
+    tw_free(v->fetch);
+    *v = (struct twin_bag_verdict){0};
+}

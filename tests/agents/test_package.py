@@ -1,0 +1,522 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pack, verify, audit and replay end to end: what was packed on one checkout runs again without it, and hostile packages do nothing.
+
+Independent of us: git, sha256sum and openssl on what was written; with TWINRUN_FULL=1 also bagit.py, the rocrate package, pip and PyTorch.
+"""
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import FULL, ROOT, clean_environment
+
+AREAS = ["code", "data", "environment", "configuration", "seeds"]
+
+
+def git(folder, *words):
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always", "-c", "init.defaultBranch=trunk"]
+    return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def repack(package):
+    """Makes the manifests say what the folder holds: what somebody would do who changes a package."""
+    def sha(path):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    files = sorted((p for p in (package / "data").rglob("*") if p.is_file() or p.is_symlink()), key=lambda p: os.fsencode(p.relative_to(package)))
+    files = [f for f in files if not f.is_symlink()]
+    later = [line.split(" ") for line in (package / "fetch.txt").read_text().splitlines()] if (package / "fetch.txt").exists() else []
+    listed = dict(line.split("  ", 1)[::-1] for line in (package / "manifest-sha256.txt").read_text().splitlines())
+    lines = {str(f.relative_to(package)): sha(f) for f in files}
+    lines.update({path: listed[path] for _, _, path in later})
+    (package / "manifest-sha256.txt").write_text("".join(f"{lines[k]}  {k}\n" for k in sorted(lines, key=os.fsencode)))
+    info = [line for line in (package / "bag-info.txt").read_text().splitlines() if not line.startswith("Payload-Oxum")]
+    size = sum(f.stat().st_size for f in files) + sum(int(n) for _, n, _ in later)
+    (package / "bag-info.txt").write_text("\n".join(info + [f"Payload-Oxum: {size}.{len(lines)}"]) + "\n")
+    tags = sorted(p.name for p in package.iterdir() if p.is_file() and p.name not in ("tagmanifest-sha256.txt", "signature.dsse.json"))
+    (package / "tagmanifest-sha256.txt").write_text("".join(f"{sha(package / t)}  {t}\n" for t in tags))
+
+
+def make_job(build, work, tmp_path):
+    """A C trainer in a checkout: a changed file, a submodule with a change, untracked files, a program that git ignores; data beside it."""
+    module = tmp_path / "module"
+    module.mkdir()
+    git(module, "init", "-q")
+    (module / "inner.c").write_text("int x;\n")
+    git(module, "add", ".")
+    git(module, "commit", "-qm", "inner")
+    git(work, "init", "-q")
+    (work / ".gitignore").write_text("/train\n*.pt\n")
+    (work / "model.c").write_text("int model;\n")
+    (work / "blob.bin").write_bytes(bytes(range(256)))
+    git(work, "submodule", "--quiet", "add", str(module), "lib")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "first")
+    (work / "model.c").write_text("int model = 1;\n")
+    (work / "blob.bin").write_bytes(bytes(range(255, -1, -1)))
+    (work / "lib" / "inner.c").write_text("int x = 1;\n")
+    (work / "new file.txt").write_text("untracked\n")
+    (work / "lr.yaml").write_text("lr: 0.1\n")
+    shutil.copy(build / "workloads" / "trainer", work / "train")
+    data = tmp_path / "images"
+    shutil.copytree(ROOT / "workloads" / "data", data)
+    (data / "empty").mkdir()
+    return work, data
+
+
+@pytest.fixture
+def job(build, work, tmp_path):
+    return make_job(build, work, tmp_path)
+
+
+COMMAND = ["./train", "--ordered", "--steps", "4", "--seed", "7", "--data"]
+
+
+@pytest.fixture
+def recorded(twinrun, job):
+    work, data = job
+    assert twinrun("snapshot", str(data)).rc == 0
+    r = twinrun("record", "--data", "../images", "--", *COMMAND, "../images")
+    assert r.rc == 0, r.err
+    return job
+
+
+@pytest.fixture(scope="session")
+def packed(build, tmp_path_factory):
+    """A package, and what it was made from, renamed away: (package, checkout)."""
+    folder = tmp_path_factory.mktemp("packed")
+    work = folder / "work"
+    work.mkdir()
+    data = make_job(build, work, folder)[1]
+    env = clean_environment({"TWINRUN_HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "cache")})
+
+    def call(*words):
+        r = subprocess.run([str(build / "cmd" / "twinrun"), *words], cwd=work, env=env, capture_output=True, text=True)
+        assert r.returncode == 0, r.stdout + r.stderr
+        return r.stdout
+
+    call("snapshot", str(data))
+    call("record", "--data", "../images", "--", *COMMAND, "../images")
+    areas = json.loads(call("pack", "last", "-o", str(folder / "package"), "--json"))["areas"]
+    assert [a["name"] for a in areas if not a["pass"]] == [], areas
+    for name in ["images", "images.snapshot", "module", "home", "work"]:
+        os.rename(folder / name, folder / (name + ".away"))
+    return folder / "package", folder / "work.away"
+
+
+@pytest.fixture
+def package(packed, tmp_path):
+    """A copy of it elsewhere."""
+    return Path(shutil.copytree(packed[0], tmp_path / "elsewhere" / "copy"))
+
+
+def test_the_two_commands_of_the_readme(twinrun, run, build, packed, package):
+    commands = [line.strip().split() for line in (package / "README.md").read_text().splitlines() if line.startswith("    twinrun ")]
+    assert [c[:3] for c in commands] == [["twinrun", "verify", "."], ["twinrun", "replay", "."]]
+    for c in commands:
+        r = run([str(build / "cmd" / "twinrun"), *c[1:]], cwd=package)
+        assert r.rc == 0, r.out + r.err
+    assert r.out.splitlines()[-1].startswith("REPRODUCED  bit for bit")
+    code = package.parent / "copy-replay" / "code"
+    away = packed[1]
+    for name in ["model.c", "blob.bin", "lib/inner.c", "new file.txt", "lr.yaml", ".gitmodules", "train"]:
+        assert (code / name).read_bytes() == (away / name).read_bytes(), name
+    assert git(code, "rev-parse", "HEAD") == git(away, "rev-parse", "HEAD")
+    assert (package.parent / "copy-replay" / "data" / "images" / "empty").is_dir()
+    # The package itself is as it was.
+    assert twinrun("verify", str(package)).rc == 0
+
+
+def test_sha256sum_and_openssl(twinrun, recorded, tmp_path, run):
+    key = tmp_path / "k"
+    assert twinrun("sign", "--new-key", str(key)).rc == 0
+    p = tmp_path / "p"
+    assert twinrun("pack", "last", "-o", str(p), "--key", str(key)).rc == 0
+    for manifest in ["tagmanifest-sha256.txt", "manifest-sha256.txt"]:
+        assert run(["sha256sum", "--quiet", "--strict", "-c", manifest], cwd=p).rc == 0
+    envelope = json.loads((p / "signature.dsse.json").read_text())
+    payload = base64.b64decode(envelope["payload"])
+    statement = json.loads(payload)
+    assert statement["subject"] == [{"name": "tagmanifest-sha256.txt", "digest": {"sha256": hashlib.sha256((p / "tagmanifest-sha256.txt").read_bytes()).hexdigest()}}]
+    kind = envelope["payloadType"].encode()
+    (tmp_path / "pae").write_bytes(b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload))
+    (tmp_path / "sig").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
+    r = run(["openssl", "dgst", "-sha256", "-verify", str(key) + ".pub", "-signature", str(tmp_path / "sig"), str(tmp_path / "pae")])
+    assert r.rc == 0 and "Verified OK" in r.out
+    assert twinrun("verify", str(p), "--key", str(key) + ".pub").rc == 0
+    other = tmp_path / "other"
+    assert twinrun("sign", "--new-key", str(other)).rc == 0
+    assert twinrun("verify", str(p), "--key", str(other) + ".pub").rc == 1
+    # The signature of another package is no signature of this one; without it a wanted one is missing.
+    q = tmp_path / "q"
+    assert twinrun("pack", "last", "-o", str(q), "--key", str(key), "--code", "lr.yaml", "--data", "omit").rc == 0
+    shutil.copy(q / "signature.dsse.json", p / "signature.dsse.json")
+    r = twinrun("verify", str(p), "--key", str(key) + ".pub")
+    assert r.rc == 1 and "another package" in r.out
+    (p / "signature.dsse.json").unlink()
+    assert twinrun("verify", str(p), "--key", str(key) + ".pub").rc == 1
+    assert twinrun("replay", str(p), "--key", str(key) + ".pub").rc == 1
+    assert not (tmp_path / "p-replay").exists()
+    # One that only looks the part: repacked by somebody else.
+    (q / "data" / "code" / "files" / "lr.yaml").write_text("lr: 0.2\n")
+    repack(q)
+    assert twinrun("verify", str(q)).rc == 1  # the envelope is about the other tag manifest
+
+
+def test_audit_names_what_was_taken_away(twinrun, package, tmp_path):
+    r = twinrun("audit", str(package))
+    assert r.rc == 0 and r.out.startswith("PASS")
+    for area in AREAS:
+        for by_whom in ["an accident", "somebody who repacks"]:
+            copy = tmp_path / "c"
+            shutil.copytree(package, copy)
+            shutil.rmtree(copy / "data" / area)
+            if by_whom == "somebody who repacks":
+                repack(copy)
+                assert twinrun("verify", str(copy)).rc == 0
+            r = twinrun("audit", str(copy), "--json")
+            checks = {c["name"]: c for c in r.json["targets"][0]["checks"]}
+            assert r.rc == 1 and [n for n in AREAS if not checks[n]["pass"]] == [area], r.out
+            assert any(area in m for m in checks[area]["missing"]) and checks[area]["risk"] and checks[area]["ask"]
+            if by_whom == "somebody who repacks":
+                r = twinrun("replay", str(copy))
+                assert r.rc == 2 and not (tmp_path / "c-replay").exists(), r.err
+            shutil.rmtree(copy)
+
+
+def test_a_run_without_one_of_the_five(twinrun, job, home, tmp_path):
+    """The same from the other side: a run that was made without it."""
+    work, data = job
+    assert twinrun("snapshot", str(data)).rc == 0
+
+    def failing(*record):
+        assert twinrun("record", *record).rc == 0
+        r = twinrun("audit", "last", "--json")
+        return [c["name"] for c in r.json["targets"][0]["checks"] if not c["pass"]]
+
+    whole = ["--data", "../images", "--", *COMMAND, "../images"]
+    assert failing(*whole) == []
+    assert failing("--", *COMMAND, "../images") == ["data"]
+    assert failing(*[w for w in whole if w not in ("--seed", "7")]) == ["seeds"]
+    assert failing("--data", "../images", "--", "env", "API_TOKEN=abcdefgh1234", *COMMAND, "../images") == ["configuration"]
+    os.rename(work / ".git", work / "not-git")
+    lib = (work / "lib" / ".git")
+    lib.rename(work / "lib" / "not-git")
+    failed = failing(*whole)
+    assert failed == [], failed  # outside git the program itself, whose digest was recorded, is the code
+    (work / "not-git").rename(work / ".git")
+    (work / "lib" / "not-git").rename(lib)
+    assert failing(*whole) == []
+    (work / "model.c").write_text("changed again, after the run\n")
+    (work / "lr.yaml").write_text("changed, too\n")
+    r = twinrun("audit", "last", "--json")
+    code = r.json["targets"][0]["checks"][0]
+    assert not code["pass"] and code["missing"] == ["lr.yaml (untracked): it has changed since the run"]  # what git knows was kept with the run
+    run = max((home / "runs").iterdir(), key=lambda d: json.loads((d / "run.json").read_text())["start_realtime_ns"])
+    record = json.loads((run / "provenance.json").read_text())
+    record["complete"] = False
+    (run / "provenance.json").write_text(json.dumps(record))
+    r = twinrun("audit", "last", "--json")
+    assert "environment" in [c["name"] for c in r.json["targets"][0]["checks"] if not c["pass"]]
+
+
+def test_another_outcome_is_named(twinrun, package, tmp_path):
+    """Somebody changes the code and repacks: it verifies (nobody signed), and the replay says where the runs part."""
+    path = package / "data" / "configuration" / "configuration.json"
+    config = json.loads(path.read_text())
+    config["argv"][config["argv"].index("7")] = "8"
+    path.write_text(json.dumps(config))
+    assert twinrun("replay", str(package)).rc == 1
+    repack(package)
+    r = twinrun("replay", str(package), "--json")
+    assert r.rc == 1 and r.json["outcome"] == "differ" and r.json["verdict"]["first"]["name"], r.out
+    r = twinrun("replay", str(package))
+    assert r.rc == 1 and r.out.splitlines()[-1].startswith("DIFFERS") and "step 0" in r.out, r.out
+
+
+def test_data_by_address_and_of_ones_own(twinrun, recorded, tmp_path):
+    work, data = recorded
+    p = tmp_path / "p"
+    assert twinrun("pack", "last", "-o", str(p), "--data", f"fetch=file://{tmp_path}/server").rc == 0
+    assert twinrun("audit", str(p)).rc == 0 and not (p / "data" / "data" / "images").exists()
+    shutil.copytree(data, tmp_path / "server")
+    os.rename(data, tmp_path / "away")
+    r = twinrun("replay", str(p))
+    assert r.rc == 2 and "--fetch" in r.err and not (tmp_path / "p-replay").exists()
+    r = twinrun("replay", str(p), "--fetch")
+    assert r.rc == 0, r.out + r.err
+    # Another file at the address, and a longer one.
+    labels = tmp_path / "server" / "train-labels-idx1-ubyte"
+    bytes_of = labels.read_bytes()
+    labels.write_bytes(bytes([bytes_of[0] ^ 1]) + bytes_of[1:])
+    r = twinrun("replay", str(p), "--fetch")
+    assert r.rc == 2 and "train-labels-idx1-ubyte changed" in r.err, r.err
+    labels.write_bytes(bytes_of * 1000)
+    assert twinrun("replay", str(p), "--fetch").rc == 2
+    # A folder that is here: verified, never written to.
+    r = twinrun("replay", str(p), "--data", f"images={tmp_path / 'away'}")
+    assert r.rc == 0, r.err
+    r = twinrun("replay", str(p), "--data", str(tmp_path / "server"))
+    assert r.rc == 2 and "does not hold the data" in r.err
+    assert sorted(x.name for x in tmp_path.glob("p-replay*")) == ["p-replay", "p-replay-2"]
+    # Not in the package at all.
+    q = tmp_path / "q"
+    os.rename(tmp_path / "away", data)
+    r = twinrun("pack", "last", "-o", str(q), "--data", "omit", "--json")
+    assert [a["name"] for a in r.json["areas"] if not a["pass"]] == ["data"]
+    assert twinrun("audit", str(q)).rc == 1
+    assert twinrun("replay", str(q)).rc == 2
+    assert twinrun("replay", str(q), "--data", str(data)).rc == 0
+
+
+def test_secrets_stay_here(twinrun, job, home, tmp_path):
+    work, data = job
+    planted = "hunter2planted9"
+    (work / "deploy.py").write_text(f'password = "{planted}"\n')
+    (work / ".env").write_text(f"X={planted}\n")
+    (work / "model.c").write_text(f'char *token = "{planted}";\n')
+    assert twinrun("snapshot", str(data)).rc == 0
+    env = {"MY_API_KEY": planted, "HF_TOKEN": planted}
+    assert twinrun("record", "--data", "../images", "--", *COMMAND, "../images", env=env).rc == 0
+    p = tmp_path / "p"
+    r = twinrun("pack", "last", "-o", str(p), "--json")
+    assert r.rc == 0
+    missing = " ".join(r.json["areas"][0]["missing"])
+    assert all(name in missing for name in ["deploy.py", ".env", "model.c"]), missing
+    for f in p.rglob("*"):
+        if f.is_file():
+            assert planted.encode() not in f.read_bytes(), f
+    assert not list(p.rglob("redaction.key"))
+
+
+def test_a_script_outside_git(twinrun, python, work, script, tmp_path):
+    script("helper.py", "def rate():\n    return 0.1\n")
+    script("other.py", "unused = 1\n")
+    script("train.py", "import os, json\nfrom helper import rate\nprint(rate(), __file__ and 1)\n")
+    assert twinrun("record", "--", sys.executable, "train.py", "--seed", "1").rc == 0
+    p = tmp_path / "p"
+    r = twinrun("pack", "last", "-o", str(p), "--data", "none", "--json")
+    assert r.rc == 0
+    assert sorted(f.name for f in (p / "data" / "code" / "files").iterdir()) == ["helper.py", "train.py"]
+    areas = {a["name"]: a for a in r.json["areas"]}
+    assert not areas["code"]["pass"] and "helper.py" in areas["code"]["missing"][0]  # nothing says that it is the helper that ran
+    assert areas["data"]["pass"] and "says that the job reads none" in areas["data"]["holds"]
+    os.rename(work, tmp_path / "away")
+    work.mkdir()
+    r = twinrun("replay", str(p), "--environment", "here", "--python", sys.executable)
+    assert r.rc == 3 and r.out.splitlines()[-1].startswith("INCONCLUSIVE"), r.out + r.err  # equal output, but no value of the training was seen
+
+
+@pytest.mark.parametrize("what", ["file up", "file git", "file absolute", "bundle up", "commit option", "diff up", "link in code", "folder up", "variable", "program path", "snapshot up", "data name",
+                                  "config up", "pip option", "requirement option", "in_code up"])
+def test_hostile_packages(twinrun, package, tmp_path, what):
+    """The manifests are right, so it verifies: what the JSON says must not lead anywhere."""
+    witness = tmp_path / "witness"
+
+    def change(area, edit):
+        path = package / "data" / area / f"{area}.json"
+        o = json.loads(path.read_text())
+        edit(o)
+        path.write_text(json.dumps(o))
+
+    def set_(area, *keys):
+        def edit(o):
+            for k in keys[:-2]:
+                o = o[k]
+            o[keys[-2]] = keys[-1]
+        change(area, edit)
+
+    if what == "file up":
+        set_("code", "files", 0, "path", "../../../../witness")
+    elif what == "file git":
+        hook = package / "data" / "code" / "files" / ".git" / "hooks" / "post-checkout"
+        hook.parent.mkdir(parents=True)
+        hook.write_text(f"#!/bin/sh\ntouch {witness}\n")
+        change("code", lambda o: o["files"].append({"path": ".git/hooks/post-checkout", "sha256": "", "role": "named", "executable": True}))
+    elif what == "file absolute":
+        set_("code", "files", 0, "path", str(witness))
+    elif what == "bundle up":
+        set_("code", "repositories", 0, "bundle", "../../../../etc/passwd")
+    elif what == "commit option":
+        set_("code", "repositories", 0, "commit", "--upload-pack=touch")
+    elif what == "diff up":
+        text = f"diff --git a/../../../witness b/../../../witness\nnew file mode 100644\n--- /dev/null\n+++ b/../../../witness\n@@ -0,0 +1 @@\n+x\n"
+        (package / "data" / "code" / "changes.diff").write_text(text)
+    elif what == "link in code":
+        # The commit has a link that leads out, and a file is to be written below it.
+        evil = tmp_path / "evil"
+        evil.mkdir()
+        git(evil, "init", "-q")
+        (evil / "out").symlink_to(tmp_path)
+        (evil / "lib").mkdir()
+        (evil / "lib" / "x").write_text("")
+        git(evil, "add", ".")
+        git(evil, "commit", "-qm", "x")
+        git(evil, "branch", "twinrun")
+        git(evil, "bundle", "create", "-q", str(package / "data" / "code" / "repository.bundle"), "refs/heads/twinrun")
+        (package / "data" / "code" / "files" / "out").mkdir()
+        (package / "data" / "code" / "files" / "out" / "witness").write_text("x")
+
+        def edit(o):
+            o["repositories"] = [{"path": "", "commit": git(evil, "rev-parse", "HEAD").strip(), "bundle": "code/repository.bundle"}]
+            o["files"] = [{"path": "out/witness", "sha256": "", "role": "untracked", "executable": False}]
+        change("code", edit)
+    elif what == "folder up":
+        set_("configuration", "folder", "../..")
+    elif what == "variable":
+        set_("configuration", "variables", "LD_PRELOAD", str(witness))
+    elif what == "program path":
+        set_("configuration", "argv", 0, [{"program": f"../../{witness}"}])
+    elif what == "snapshot up":
+        set_("data", "sets", 0, "snapshot", "../../../etc/passwd")
+    elif what == "data name":
+        set_("data", "sets", 0, "name", "../../x")
+    elif what == "in_code up":
+        set_("data", "sets", 0, "in_code", "../../..")
+    elif what == "config up":
+        set_("configuration", "argv", 0, [{"config": "configuration/../../../../../bin/sh"}])
+    elif what == "pip option":
+        change("environment", lambda o: o.update(python="3.11.2", requirements="environment/requirements.txt", pip_options=["--target=/tmp"], local=[]))
+        (package / "data" / "environment" / "requirements.txt").write_text("")
+        change("environment", lambda o: o.update(local=[{"name": "x", "path": "../.."}]))
+    elif what == "requirement option":
+        change("environment", lambda o: o.update(python="3.11.2", requirements="environment/requirements.txt"))
+        (package / "data" / "environment" / "requirements.txt").write_text("--target=/tmp\n")
+    repack(package)
+    assert twinrun("verify", str(package)).rc == 0
+    before = sorted(tmp_path.rglob("*"))
+    arguments = ["--environment", "build", "--python", sys.executable] if what == "pip option" else ["--environment", "here", "--python", sys.executable]
+    r = twinrun("replay", str(package), *arguments)
+    assert r.rc == 2 and r.err.startswith("twinrun: replay: nothing was run: "), r.out + r.err
+    assert not witness.exists() and sorted(tmp_path.rglob("*")) == before, r.err
+
+
+def test_hooks_and_filters_are_not_run(twinrun, recorded, tmp_path, monkeypatch):
+    """A person's git may start programs (templates with hooks, filters, a monitor); packing and replaying start none of them."""
+    witness = tmp_path / "witness"
+    template = tmp_path / "template" / "hooks"
+    template.mkdir(parents=True)
+    for name in ["post-checkout", "post-merge", "reference-transaction", "pre-auto-gc"]:
+        (template / name).write_text(f"#!/bin/sh\ntouch {witness}\n")
+        (template / name).chmod(0o755)
+    config = tmp_path / "gitconfig"
+    config.write_text(f"[init]\n templateDir = {template.parent}\n[core]\n hooksPath = {template}\n fsmonitor = touch {witness}\n[filter \"f\"]\n smudge = touch {witness}\n")
+    env = {"GIT_CONFIG_GLOBAL": str(config), "GIT_TEMPLATE_DIR": str(template.parent)}
+    assert twinrun("pack", "last", "-o", str(tmp_path / "p"), env=env).rc == 0
+    witness.unlink(missing_ok=True)  # the user's own repository is asked by the user's own git
+    r = twinrun("replay", str(tmp_path / "p"), env=env)
+    assert r.rc == 0, r.err
+    assert not witness.exists()
+
+
+def test_a_folder_that_nobody_packed(twinrun, tmp_path):
+    f = tmp_path / "theirs"
+    f.mkdir()
+    r = twinrun("audit", str(f), "--json")
+    assert r.rc == 1 and [c["name"] for c in r.json["targets"][0]["checks"] if not c["pass"]] == AREAS
+    (f / "train.py").write_text("import torch\ntorch.manual_seed(42)\n")
+    (f / "requirements.txt").write_text("torch\nnumpy==2.0\n")
+    (f / "README.md").write_text("# Theirs\n\n    python train.py --lr 0.1\n")
+    (f / "SHA256SUMS").write_text("")
+    git(f, "init", "-q")
+    git(f, "add", ".")
+    git(f, "commit", "-qm", "x")
+    r = twinrun("audit", str(f), "--json")
+    checks = {c["name"]: c for c in r.json["targets"][0]["checks"]}
+    assert [n for n in AREAS if not checks[n]["pass"]] == ["environment"]
+    assert '"torch" names no exact version' in checks["environment"]["missing"][0]
+    assert checks["code"]["holds"].startswith("git, commit " + git(f, "rev-parse", "HEAD")[:12]) and "manual_seed(42)" in checks["seeds"]["holds"]
+    (f / "requirements.txt").write_text("torch==2.1\nnumpy==2.0\n")
+    assert twinrun("audit", str(f)).rc == 0
+    assert twinrun("audit", str(f), "--checklist", "icml").rc == 0
+    assert twinrun("audit", str(f), "--checklist", "other").rc == 2
+
+
+def test_a_statement_of_the_audit(twinrun, package, tmp_path):
+    key, out = tmp_path / "k", tmp_path / "audit.json"
+    assert twinrun("sign", "--new-key", str(key)).rc == 0
+    assert twinrun("audit", str(package), "--statement", str(out), "--key", str(key)).rc == 0
+    statement = json.loads(base64.b64decode(json.loads(out.read_text())["payload"]))
+    assert statement["predicateType"] == "https://in-toto.io/attestation/test-result/v0.1"
+    assert statement["predicate"]["result"] == "PASSED" and statement["predicate"]["passedTests"] == AREAS + ["verify"] and statement["predicate"]["failedTests"] == []
+    assert twinrun("verify", str(out), "--key", str(key) + ".pub", str(package / "tagmanifest-sha256.txt")).rc == 0
+    (package / "data" / "seeds" / "seeds.json").unlink()
+    assert twinrun("audit", str(package), "--statement", str(out), "--key", str(key)).rc == 1
+    statement = json.loads(base64.b64decode(json.loads(out.read_text())["payload"]))
+    assert statement["predicate"]["result"] == "FAILED" and statement["predicate"]["failedTests"] == ["seeds", "verify"]
+
+
+# ---- PyTorch, a fresh virtual environment, other people's readers
+
+@pytest.fixture(scope="session")
+def clients(tmp_path_factory):
+    """A virtual environment with bagit.py and rocrate."""
+    venv = tmp_path_factory.mktemp("clients") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    subprocess.run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", "bagit==1.8.1", "setuptools<81", "rocrate"], check=True)
+    return venv / "bin"
+
+
+@pytest.mark.skipif(not FULL, reason="installs bagit.py and rocrate (TWINRUN_FULL=1)")
+def test_other_readers_accept_it(clients, package, run):
+    r = run([str(clients / "bagit.py"), "--validate", str(package)], timeout=120)
+    assert r.rc == 0, r.err
+    code = ("import sys; from rocrate.rocrate import ROCrate; c = ROCrate(sys.argv[1]); a = [e for e in c.get_entities() if e.type == 'CreateAction']\n"
+            "assert len(a) == 1 and a[0]['instrument'].type == 'SoftwareApplication' and a[0]['endTime'], a\n"
+            "d = c.root_dataset; assert d['conformsTo'].id == 'https://w3id.org/ro/wfrun/process/0.5' and d['datePublished'] and d['license'] and d['name'], d.properties()\n"
+            "assert a[0] in d['mentions'] if isinstance(d['mentions'], list) else d['mentions'] == a[0]\n"
+            "print(len(c.data_entities))")
+    r = run([str(clients / "python"), "-c", code, str(package / "data")], timeout=120)
+    assert r.rc == 0 and int(r.out) >= 10, r.out + r.err
+
+
+@pytest.mark.skipif(not FULL, reason="makes two virtual environments with PyTorch (TWINRUN_FULL=1)")
+def test_done_when(twinrun, run, build, work, home, tmp_path, python):
+    """The issue's own words: packed on one checkout, copied, everything renamed away; two commands from its README give the same bits in a fresh environment."""
+    venv = tmp_path / "env"
+    base = subprocess.run([python, "-c", "import sys; print(sys._base_executable)"], check=True, capture_output=True, text=True).stdout.strip()
+    subprocess.run([base, "-m", "venv", str(venv)], check=True)
+    version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], check=True, capture_output=True, text=True).stdout.strip()
+    subprocess.run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"torch=={version}", "numpy"], check=True, timeout=500)
+    shutil.copy(ROOT / "workloads" / "cnn.py", work / "train.py")
+    git(work, "init", "-q")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "first")
+    with open(work / "train.py", "a") as f:
+        f.write("# a change that nobody committed\n")
+    data = tmp_path / "fashion"
+    shutil.copytree(ROOT / "workloads" / "data", data)
+    assert twinrun("snapshot", str(data)).rc == 0
+    job = [str(venv / "bin" / "python"), "train.py", "--deterministic", "--steps", "6", "--data", str(data), "--checkpoint", "model.pt"]
+    r = twinrun("record", "--data", str(data), "--", *job, timeout=300)
+    assert r.rc == 0, r.err
+    package = tmp_path / "package"
+    r = twinrun("pack", "last", "-o", str(package), timeout=120)
+    assert r.rc == 0 and "FAIL" not in r.out, r.out
+    copy = tmp_path / "there" / "copy"
+    shutil.copytree(package, copy)
+    for path in [package, data, tmp_path / "fashion.snapshot", venv, home]:
+        os.rename(path, str(path) + ".away")
+    shutil.move(work, tmp_path / "work.away")
+    work.mkdir()
+    r = twinrun("audit", str(copy))
+    assert r.rc == 0 and r.out.count(" pass ") == 5, r.out
+    commands = [line.strip().split() for line in (copy / "README.md").read_text().splitlines() if line.startswith("    twinrun ")]
+    assert len(commands) == 2
+    env = {"PATH": os.path.dirname(base) + ":" + os.environ["PATH"]}
+    for c in commands:
+        r = run([str(build / "cmd" / "twinrun"), *c[1:]], cwd=copy, env=env, timeout=580)
+        assert r.rc == 0, r.out + r.err
+    assert r.out.splitlines()[-1].startswith("REPRODUCED  bit for bit") and "model.pt: tensors same" in r.out, r.out
+    assert (tmp_path / "there" / "copy-replay" / "venv" / "bin" / "python").exists()
+    for area in AREAS:
+        lacking = tmp_path / ("without-" + area)
+        shutil.copytree(copy, lacking)
+        shutil.rmtree(lacking / "data" / area)
+        r = twinrun("audit", str(lacking), "--json")
+        assert r.rc == 1 and [c["name"] for c in r.json["targets"][0]["checks"] if not c["pass"]] == [area]
