@@ -39,7 +39,7 @@ void twin_acc_write(const struct twin_acc *acc, unsigned char out[TWIN_ACC_BYTES
 static bool possible(const uint64_t magnitude[TWIN_ACC_LIMBS], int bits, uint64_t count)
 {
     enum { UNITS = TW_ACC_HIGH - TW_ACC_LOW, LIMB = UNITS / 64, SHIFT = UNITS % 64 };
-    _Static_assert(SHIFT && LIMB + 2 == TWIN_ACC_LIMBS, "the quotient lies in the two highest limbs");
+    _Static_assert(SHIFT > 0 && LIMB + 2 == TWIN_ACC_LIMBS, "the quotient lies in the two highest limbs");
     return bits == 0 || (bits <= UNITS + 64 && (magnitude[LIMB] >> SHIFT | magnitude[LIMB + 1] << (64 - SHIFT)) < count);
 }
 

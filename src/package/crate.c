@@ -133,7 +133,7 @@ char *tw_crate_readme(const struct tw_pack *p, const char *name)
     stamp(p, 0, begin);
     tw_buf_printf(&b, "# A run that you can repeat: %s\n\n", name);
     tw_buf_printf(&b, "On %s this was run:\n\n    %s\n\nThis folder holds what it takes to run it again and to see whether the same comes out, bit for bit.\n", begin, command ? command : "?");
-    tw_buf_puts(&b, "You need [twinrun](https://pypi.org/project/twinrun/), git");
+    tw_buf_puts(&b, "You need twinrun, git");
     tw_buf_printf(&b, "%s%s%s.\n\n", python ? " and Python " : "", python ? python : "", by_address ? " and curl" : "");
     tw_buf_puts(&b, "## Two commands\nIn this folder:\n\n    twinrun verify .\n");
     tw_buf_printf(&b, "    twinrun replay .%s%s\n\n", python ? " --environment build" : "", by_address ? " --fetch" : "");
