@@ -92,10 +92,11 @@ static int parse_window(const char *s, struct tw_window *out)
 
 static int append(struct tw_strings *list, const char *s)
 {
-    const char **grown = tw_reallocarray(list->items, list->count + 1, sizeof *grown);
+    const char **grown = tw_reallocarray(list->items, list->count + 2, sizeof *grown);
     if (!grown)
         return TWIN_ENOMEM;
     grown[list->count++] = s;
+    grown[list->count] = NULL;
     list->items = grown;
     return 0;
 }

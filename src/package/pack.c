@@ -260,8 +260,8 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o, str
     if (rc && made)
         tw_remove_tree(p.w.dir, NULL, NULL);
     if (rc == 0) {
-        out->path = final;
-        final = NULL;
+        out->path = tw_pk_real("/", final);
+        rc = out->path ? 0 : no_memory(err);
         out->files = p.w.files;
         out->bytes = p.w.bytes;
         out->is_signed = o->keys && *o->keys;

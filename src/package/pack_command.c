@@ -289,6 +289,31 @@ static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
     return count;
 }
 
+/* What `twinrun run` held still inside the processes (lines "effect.ID TAB pin ..." of the file factors) is not held by a replay: the program has to. */
+static void look_for_pins(struct tw_pack *p, json_t *area)
+{
+    static const char key[] = "\teffect.";
+    struct tw_buf names = {0};
+    char *text = NULL, *path = tw_path_join(p->run->dir, "factors");
+    size_t n = 0;
+    if (path && tw_read_file(path, (size_t)64 << 20, &text, &n, NULL) == 0)
+        for (const char *at = text; (at = strstr(at, key));) {
+            at += sizeof key - 1;
+            size_t id = strcspn(at, "\t\n");
+            char *name = tw_printf(" %.*s,", (int)(id < 40 ? id : 40), at);
+            if (name && tw_starts(at + id, "\tpin") && !(names.data && strstr(names.data, name)))
+                tw_buf_puts(&names, name);
+            p->failed |= !name;
+            tw_free(name);
+        }
+    if (names.len)
+        tw_pk_missing(&p->failed, area, "the run was made under pins of twinrun run (%.*s); a replay does not set them: set them in the program", (int)names.len - 2, names.data + 1);
+    p->failed |= names.failed != 0;
+    tw_buf_free(&names);
+    tw_free(text);
+    tw_free(path);
+}
+
 int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
 {
     (void)err;
@@ -307,6 +332,7 @@ int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
     tw_pk_put(&p->failed, area, "stated", list);
     tw_pk_put(&p->failed, area, "variables", set);
     tw_pk_holds(&p->failed, area, "%s; generators' states recorded on %zu of %zu rank%s; %zu variable%s", first, seen, ranks, ranks == 1 ? "" : "s", vars, vars == 1 ? "" : "s");
+    look_for_pins(p, area);
     if (!said && (seen == 0 || seen < ranks))
         tw_pk_missing(&p->failed, area, "no seed is stated in the command or its configuration, and the states of the random generators were %s",
                       seen ? "not recorded on every rank" : "not recorded");

@@ -98,12 +98,15 @@ static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const ch
     return NULL;
 }
 
-/* Its bytes are limited to what the manifest says, and are held against the snapshot afterwards. */
-static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, const char *to, struct twin_error *err)
+/* No file becomes larger than the manifest says, whatever the server sends; what it holds is compared afterwards. */
+static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir, const char *name, const char *to, struct twin_error *err)
 {
-    char size[24];
+    unlinkat(dir, name, 0); /* a link that the code has there would lead curl elsewhere */
+    static const char limited[] = "ulimit -f \"$1\" && shift && exec \"$@\""; /* curl's own limit needs a server that says the length */
+    char size[24], blocks[24];
     snprintf(size, sizeof size, "%llu", (unsigned long long)(f->bytes ? f->bytes : 1));
-    const char *const argv[] = {"curl", "--disable", "--silent", "--show-error", "--fail", "--location", "--proto", "=https,http,file", "--proto-redir", "=https,http", "--max-redirs", "5",
+    snprintf(blocks, sizeof blocks, "%llu", (unsigned long long)(f->bytes / 512 + 1));
+    const char *const argv[] = {"sh", "-c", limited, "sh", blocks, "curl", "--disable", "--silent", "--show-error", "--fail", "--location", "--proto", "=https,http,file", "--proto-redir", "=https,http", "--max-redirs", "5",
                                 "--max-filesize", size, "--retry", "2", "--globoff", "--output", to, "--url", f->url, NULL};
     struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 24 * 3600, .cap = 65536};
     tw_unpack_say(u, f->url);
@@ -132,7 +135,7 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
         else if (symlinkat(e->target, dir, slash ? slash + 1 : e->path) != 0 && errno != EEXIST)
             rc = twin_error_system(err, "cannot make the link %s", full);
     } else if (rc == 0 && e->kind == TWIN_SNAPSHOT_FILE)
-        rc = f ? download(u, f, full, err) : tw_unpack_file(u, from, root, e->path, e->mode & 0100, err);
+        rc = f ? download(u, f, dir, slash ? slash + 1 : e->path, full, err) : tw_unpack_file(u, from, root, e->path, e->mode & 0100, err);
     if (dir >= 0)
         close(dir);
     tw_free(parent);

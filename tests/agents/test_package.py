@@ -437,6 +437,14 @@ def test_a_folder_that_nobody_packed(twinrun, tmp_path):
     assert twinrun("audit", str(f), "--checklist", "other").rc == 2
 
 
+def test_pins_that_a_replay_does_not_set_are_named(twinrun, job):
+    assert twinrun("snapshot", str(job[1])).rc == 0
+    assert twinrun("run", "--pin", "all", "--data", "../images", "--", *COMMAND, "../images").rc == 0
+    r = twinrun("audit", "last", "--json")
+    failed = [c for c in r.json["targets"][0]["checks"] if not c["pass"]]
+    assert [c["name"] for c in failed] == ["seeds"] and "malloc" in failed[0]["missing"][0], r.out
+
+
 def test_a_statement_of_the_audit(twinrun, package, tmp_path):
     key, out = tmp_path / "k", tmp_path / "audit.json"
     assert twinrun("sign", "--new-key", str(key)).rc == 0
