@@ -554,14 +554,5 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     tw_scan_free(&j.best);
     tw_judged_free(&j.tolerance);
     tw_side_close(&side);
-    tw_tolerance_free(c.tolerance);
-    tw_texts_free(&c.notes);
-    tw_texts_free(&c.unseen);
-    tw_texts_free(&c.armed);
-    tw_texts_free(&c.unarmed);
-    if (rc == 0)
-        *out = c.v;
-    else
-        twin_verdict_free(c.v);
-    return rc;
+    return tw_cmp_close(&c, rc, out);
 }

@@ -199,6 +199,20 @@ void tw_verdict_hand_over(struct tw_cmp *c)
     c->notes = c->unseen = c->armed = c->unarmed = (struct tw_texts){0};
 }
 
+int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out)
+{
+    tw_tolerance_free(c->tolerance);
+    tw_texts_free(&c->notes);
+    tw_texts_free(&c->unseen);
+    tw_texts_free(&c->armed);
+    tw_texts_free(&c->unarmed);
+    if (rc == 0)
+        *out = c->v;
+    else
+        twin_verdict_free(c->v);
+    return rc;
+}
+
 static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct classes *k, bool *differs, int64_t *parts,
                        struct twin_error *err)
 {
@@ -308,14 +322,5 @@ out:
     tw_free(parts);
     tw_free(k.of);
     tw_free(k.representative);
-    tw_tolerance_free(c.tolerance);
-    tw_texts_free(&c.notes);
-    tw_texts_free(&c.unseen);
-    tw_texts_free(&c.armed);
-    tw_texts_free(&c.unarmed);
-    if (rc == 0)
-        *out = c.v;
-    else
-        twin_verdict_free(c.v);
-    return rc;
+    return tw_cmp_close(&c, rc, out);
 }

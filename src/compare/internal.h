@@ -35,6 +35,8 @@ struct tw_cmp {
 /* ---- compare.c: a verdict before anything is known; the lists of c go to c->v */
 struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs);
 void tw_verdict_hand_over(struct tw_cmp *c);
+/* Frees what c holds; *out gets the verdict where rc is 0. Returns rc. */
+int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out);
 
 /* ---- text.c: strings that may run out of memory, lists without duplicates */
 char *tw_cmp_text(struct tw_cmp *c, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -67,20 +67,6 @@ static bool is_class(const struct tw_node *n, const char *name)
     return f && f->kind == TW_GLOBAL && tw_ends(f->text, name) && f->count > strlen(name) && f->text[f->count - strlen(name) - 1] == '.';
 }
 
-/* Sizes or offsets of ndim dimensions. */
-static bool numbers(const struct tw_node *n, int64_t *out, uint32_t *ndim)
-{
-    if (!n || n->kind != TW_TUPLE || n->count > TWIN_MAX_NDIM)
-        return false;
-    for (uint32_t i = 0; i < n->count; i++) {
-        if (n->item[i]->kind != TW_INT || n->item[i]->number < 0)
-            return false;
-        out[i] = n->item[i]->number;
-    }
-    *ndim = n->count;
-    return true;
-}
-
 /* The name that torch.save would give: by the path in planner_data, else the dotted one. */
 static char *name_of(struct reading *r, const struct tw_node *fqn)
 {
@@ -168,7 +154,7 @@ static bool index_is(const struct tw_node *index, const struct tw_node *fqn, con
         return false;
     if (!from || !offset || offset->kind == TW_NONE)
         return !from || ndim == 0;
-    return numbers(offset, at, &n) && n == ndim && memcmp(at, from, n * sizeof *at) == 0;
+    return tw_node_sizes(offset, at, &n) && n == ndim && memcmp(at, from, n * sizeof *at) == 0;
 }
 
 /* Indexes are looked through from where the last one was found: both lists have one order. */
@@ -198,7 +184,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     struct tw_dcp *d = r->d;
     struct tw_found t = {.dense = true};
     const struct tw_node *properties = attribute(meta, "properties"), *chunks = attribute(meta, "chunks"), *type = properties ? tw_node_item(properties->state, 0) : NULL;
-    if (!type || type->kind != TW_GLOBAL || !numbers(attribute(meta, "size"), t.shape, &t.ndim) || !chunks || chunks->kind != TW_LIST)
+    if (!type || type->kind != TW_GLOBAL || !tw_node_sizes(attribute(meta, "size"), t.shape, &t.ndim) || !chunks || chunks->kind != TW_LIST)
         return bad(r, "expected type, size and chunks", fqn->text, fqn->count);
     char *name = name_of(r, fqn);
     t.name = name ? tw_arena_text(r->f, name, strlen(name)) : NULL;
@@ -218,7 +204,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     int rc = 0;
     for (size_t i = 0; i < b.count && rc == 0; i++) {
         uint32_t n = 0, m = 0;
-        bool fits = numbers(attribute(chunks->item[i], "offsets"), b.chunk[i].from, &n) && numbers(attribute(chunks->item[i], "sizes"), b.chunk[i].size, &m) && n == t.ndim && m == n;
+        bool fits = tw_node_sizes(attribute(chunks->item[i], "offsets"), b.chunk[i].from, &n) && tw_node_sizes(attribute(chunks->item[i], "sizes"), b.chunk[i].size, &m) && n == t.ndim && m == n;
         for (uint32_t k = 0; fits && k < n; k++)
             fits = b.chunk[i].from[k] <= t.shape[k] && b.chunk[i].size[k] <= t.shape[k] - b.chunk[i].from[k];
         rc = fits ? find_place(r, fqn, b.chunk[i].from, n, &b.chunk[i], hint) : bad(r, "a chunk outside of its tensor", fqn->text, fqn->count);

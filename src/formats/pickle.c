@@ -579,3 +579,16 @@ struct tw_node *tw_node_item(const struct tw_node *n, uint32_t i)
 {
     return n && n->kind >= TW_TUPLE && n->kind != TW_GLOBAL && i < n->count ? n->item[i] : NULL;
 }
+
+bool tw_node_sizes(const struct tw_node *n, int64_t *out, uint32_t *count)
+{
+    if (!n || (n->kind != TW_TUPLE && n->kind != TW_LIST) || n->count > TWIN_MAX_NDIM)
+        return false;
+    for (uint32_t i = 0; i < n->count; i++) {
+        if (n->item[i]->kind != TW_INT || n->item[i]->number < 0)
+            return false;
+        out[i] = n->item[i]->number;
+    }
+    *count = n->count;
+    return true;
+}

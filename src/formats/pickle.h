@@ -38,5 +38,7 @@ void tw_pickle_free(struct tw_pickle *p);
 
 bool tw_node_is(const struct tw_node *n, enum tw_node_kind kind, const char *text); /* also of this text */
 struct tw_node *tw_node_item(const struct tw_node *n, uint32_t i);                     /* NULL when there is no such item */
+/* A tuple or list of whole numbers from 0 on, TWIN_MAX_NDIM at most: sizes, strides, offsets. */
+bool tw_node_sizes(const struct tw_node *n, int64_t *out, uint32_t *count);
 
 #endif

@@ -111,19 +111,6 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
     return 0;
 }
 
-static bool numbers(const struct tw_node *n, int64_t *out, uint32_t *count)
-{
-    if (!n || (n->kind != TW_TUPLE && n->kind != TW_LIST) || n->count > TWIN_MAX_NDIM)
-        return false;
-    for (uint32_t i = 0; i < n->count; i++) {
-        if (n->item[i]->kind != TW_INT || n->item[i]->number < 0)
-            return false;
-        out[i] = n->item[i]->number;
-    }
-    *count = n->count;
-    return true;
-}
-
 /* Whether n rebuilds a tensor, and from what: *arguments of *function, behind what only wraps. */
 static bool rebuilds(const struct tw_node *n, const char **function, const struct tw_node **arguments)
 {
@@ -161,8 +148,8 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
         if (!t.stored_as)
             return no_memory(w);
     }
-    if (!offset || offset->kind != TW_INT || offset->number < 0 || !numbers(tw_node_item(a, 2), t.shape, &t.ndim) ||
-        !numbers(tw_node_item(a, 3), t.strides, &strides) || strides != t.ndim)
+    if (!offset || offset->kind != TW_INT || offset->number < 0 || !tw_node_sizes(tw_node_item(a, 2), t.shape, &t.ndim) ||
+        !tw_node_sizes(tw_node_item(a, 3), t.strides, &strides) || strides != t.ndim)
         return bad(w, "a tensor whose shape makes no sense");
     if (t.dtype == TWIN_BYTES)
         t.unreadable = "its elements are of a type that twinrun does not know";

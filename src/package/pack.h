@@ -44,6 +44,7 @@ struct tw_pack {
 /* ---- values (values.c) */
 void tw_pk_put(bool *failed, json_t *object, const char *key, json_t *value); /* takes it */
 void tw_pk_add(bool *failed, json_t *list, json_t *value);
+char *tw_pk_python_version(const char *python); /* what that interpreter says it is; malloc'ed, NULL: it says nothing */
 const char *tw_pk_text(const json_t *object, const char *key); /* NULL: none, or no text */
 json_t *tw_pk_at(const json_t *object, const char *const *keys); /* through objects; NULL-terminated */
 #define TW_PK_AT(object, ...) tw_pk_at(object, (const char *const[]){__VA_ARGS__, NULL})

@@ -32,6 +32,18 @@ static const json_t *interpreter(const struct tw_pack *p)
     return NULL;
 }
 
+char *tw_pk_python_version(const char *python)
+{
+    const char *const argv[] = {python, "-I", "-S", "-c", "import platform; print(platform.python_version())", NULL};
+    struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 20, .cap = 4096};
+    bool ok = tw_ask(&a);
+    if (ok)
+        a.out[strcspn(a.out, "\n")] = '\0';
+    char *version = ok && *a.out ? tw_strdup(a.out) : NULL;
+    tw_free(a.out);
+    return version;
+}
+
 /* Its version: as its process said, else as it says now when it is the very same file. malloc'ed. */
 static char *version_of(const struct tw_pack *p, const json_t *python)
 {
@@ -47,14 +59,7 @@ static char *version_of(const struct tw_pack *p, const json_t *python)
     const char *path = tw_pk_text(python, "path"), *sha256 = tw_pk_text(python, "sha256"), *why;
     if (!path || !sha256 || tw_pv_sha256(path, 0, 0, hex, &bytes, &why) != 0 || strcmp(hex, sha256) != 0)
         return NULL;
-    const char *const argv[] = {path, "-I", "-S", "-c", "import platform; print(platform.python_version())", NULL};
-    struct tw_ask a = {.argv = argv, .limit_s = 10, .cap = 4096};
-    bool ok = tw_ask(&a);
-    if (ok)
-        a.out[strcspn(a.out, "\n")] = '\0';
-    char *version = ok && *a.out ? tw_strdup(a.out) : NULL;
-    tw_free(a.out);
-    return version;
+    return tw_pk_python_version(path);
 }
 
 /* Where a package was installed from when that was no index: direct_url.json beside its metadata. NULL: an index. */

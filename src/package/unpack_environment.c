@@ -20,18 +20,6 @@ static int no_memory(struct twin_error *err)
 
 /* ---- which Python */
 
-static char *version_of(const char *python)
-{
-    const char *const argv[] = {python, "-I", "-S", "-c", "import platform; print(platform.python_version())", NULL};
-    struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 20, .cap = 4096};
-    bool ok = tw_ask(&a);
-    if (ok)
-        a.out[strcspn(a.out, "\n")] = '\0';
-    char *version = ok && *a.out ? tw_strdup(a.out) : NULL;
-    tw_free(a.out);
-    return version;
-}
-
 /* The first in PATH; malloc'ed, NULL when there is none. */
 static char *in_path(const char *name)
 {
@@ -66,7 +54,7 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
     const char *const names[] = {"python", "python3", minor};
     for (size_t i = 0; i < (u->o->python ? 1 : 3); i++) {
         char *path = !u->o->python ? in_path(names[i]) : strchr(u->o->python, '/') ? tw_path_absolute(u->o->python, NULL) : in_path(u->o->python);
-        char *version = path ? version_of(path) : NULL;
+        char *version = path ? tw_pk_python_version(path) : NULL;
         int f = version ? fit(want, version) : -1;
         if (f > best) {
             tw_free(u->python);
