@@ -18,6 +18,7 @@ struct tw_set {
     double *x;
     size_t n;
     struct twin_run **run;    /* one for each value; NULL: a file */
+    char *configuration;      /* of the first run, or that it is not known: significant_report.c */
     char **left_out;          /* "RUN: why" */
     size_t left_out_count;
 };
@@ -31,6 +32,7 @@ struct tw_significant {
     struct twin_asked asked;
     struct twin_significance found;
 };
-int tw_significant_text(const struct tw_significant *s);
-int tw_significant_json(const struct tw_significant *s);
+/* Each prints, and fills the sets' configuration. 0, or the exit code after a complaint. */
+int tw_significant_text(struct tw_significant *s);
+int tw_significant_json(struct tw_significant *s);
 #endif

@@ -105,6 +105,14 @@ static bool one_after_the_other(const struct tw_significant *s)
     return s->set[0].n > 1 && s->set[1].n > 1 && (last[0] < first[1] || last[1] < first[0]);
 }
 
+static int configure(struct tw_significant *s)
+{
+    for (int k = 0; k < 2; k++)
+        if (!(s->set[k].configuration = configuration(&s->set[k])))
+            return tw_trouble(NULL, "no memory for the answer");
+    return 0;
+}
+
 /* ---- sentences */
 
 static const char *test_name(const struct tw_significant *s)
@@ -195,17 +203,15 @@ static void put_needed(struct tw_buf *b, const struct tw_significant *s)
 
 static void print_set(char letter, const struct tw_set *set, const struct twin_set_summary *m, const char *units)
 {
-    char *config = configuration(set);
     printf("%c           %zu value%s, median " NUMBERS "%s", letter, m->n, m->n == 1 ? "" : "s", m->median.value, units);
     if (!isnan(m->median.interval.low))
         printf(" (%.4g%% interval " NUMBERS " to " NUMBERS ")", m->median.confidence * 100, m->median.interval.low, m->median.interval.high);
     printf(", " NUMBERS " to " NUMBERS, m->min, m->max);
     if (!isnan(m->sd))
         printf(", s " NUMBERS, m->sd);
-    printf("\n            %s\n", config ? config : "");
+    printf("\n            %s\n", set->configuration);
     for (size_t i = 0; i < set->left_out_count; i++)
         printf("            left out: %s\n", set->left_out[i]);
-    tw_free(config);
     char *worlds = set->run ? twin_provenance_summary((const struct twin_run *const *)set->run, set->n) : NULL;
     if (worlds)
         printf("            %s\n", worlds);
@@ -237,8 +243,7 @@ static char *paragraph(const struct tw_significant *s)
         "the Brown-Forsythe test of equal variances", "two one-sided t tests on logarithms (Schuirmann), Welch's degrees of freedom", "their bit patterns"};
     const struct twin_significance *f = &s->found;
     struct tw_buf b = {0};
-    char *a_config = configuration(&s->set[0]), *b_config = configuration(&s->set[1]);
-    tw_buf_printf(&b, "We compared %zu values of A (%s) with %zu of B (%s), %s, by %s", f->set[0].n, a_config ? a_config : "", f->set[1].n, b_config ? b_config : "",
+    tw_buf_printf(&b, "We compared %zu values of A (%s) with %zu of B (%s), %s, by %s", f->set[0].n, s->set[0].configuration, f->set[1].n, s->set[1].configuration,
                   s->measure.text ? s->measure.text : s->set[0].run ? "wall time" : "as given", tests[s->asked.question]);
     if (s->asked.question != TWIN_ASK_BITWISE)
         tw_buf_printf(&b, " at the level %.3g", s->asked.alpha);
@@ -251,14 +256,15 @@ static char *paragraph(const struct tw_significant *s)
         put_effect(&b, s);
         tw_buf_puts(&b, ".");
     }
-    tw_free(a_config);
-    tw_free(b_config);
     return tw_buf_steal(&b);
 }
 
-int tw_significant_text(const struct tw_significant *s)
+int tw_significant_text(struct tw_significant *s)
 {
     struct tw_buf b = {0};
+    int rc = configure(s);
+    if (rc != 0)
+        return rc;
     put_answer(&b, s);
     put_needed(&b, s);
     char *answer = tw_buf_steal(&b), *method = paragraph(s);
@@ -295,18 +301,19 @@ static json_t *set_json(const struct tw_set *set, const struct twin_set_summary 
         if (set->run)
             json_array_append_new(runs, tw_json_text(tw_base_name(set->run[i]->dir)));
     }
-    char *config = configuration(set);
     json_t *j = json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "operand", tw_json_text(set->operand), "values", values, "runs", runs, "distinct",
                           (json_int_t)m->distinct, "median", tw_json_number(m->median.value), "median_interval", interval_json(m->median.interval), "min", tw_json_number(m->min), "max",
                           tw_json_number(m->max), "sd", tw_json_number(m->sd), "mad", tw_json_number(m->mad.mad), "outliers", (json_int_t)m->mad.outliers, "left_out",
-                          tw_json_texts(set->left_out, set->left_out_count), "configuration", tw_json_text(config));
-    tw_free(config);
+                          tw_json_texts(set->left_out, set->left_out_count), "configuration", tw_json_text(set->configuration));
     return j;
 }
 
-int tw_significant_json(const struct tw_significant *s)
+int tw_significant_json(struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
+    int rc = configure(s);
+    if (rc != 0)
+        return rc;
     char *method = paragraph(s);
     json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "schema", "twinrun.significant/1", "answer", twin_real_name(f->answer), "question",
                           twin_question_name(s->asked.question), "metric", what(s), "test", test_name(s), "p", tw_json_number(f->p), "effect", tw_json_number(f->effect.value), "ratio",

@@ -53,6 +53,7 @@ void tw_set_free(struct tw_set *s)
     for (size_t i = 0; i < s->left_out_count; i++)
         tw_free(s->left_out[i]);
     tw_free(s->run);
+    tw_free(s->configuration);
     tw_free(s->left_out);
     tw_free(s->x);
     memset(s, 0, sizeof *s);

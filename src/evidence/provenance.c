@@ -105,8 +105,8 @@ static void step_back(void)
 static void describe(struct tw_collector *c)
 {
     tw_pv_put(c->root, "schema", json_string(TW_PROVENANCE_SCHEMA));
-    tw_pv_put(c->root, "run", tw_pv_bytes(c->run->id));
-    tw_pv_put(c->root, "host", tw_pv_bytes(c->run->host));
+    tw_pv_put(c->root, "run", tw_json_bytes(c->run->id));
+    tw_pv_put(c->root, "host", tw_json_bytes(c->run->host));
     tw_pv_put(c->root, "start_realtime_ns", json_integer(c->run->start_realtime_ns));
     tw_pv_put(c->root, "redaction_key", json_string(twin_redactor_key_id(c->redactor)));
 }

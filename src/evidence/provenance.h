@@ -15,6 +15,8 @@
  *
  * Building a JSON value fails only for lack of memory. A value that could not be built is left out: nothing here is worth failing a run.
  */
+#include "launch.h" /* tw_json_bytes */
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,7 +39,6 @@ struct tw_collector {
 };
 
 /* ---- values */
-json_t *tw_pv_bytes(const char *s);                      /* a string, or {"hex": ...} when it is no UTF-8; NULL gives null */
 json_t *tw_pv_text(const struct tw_collector *c, const char *s); /* the same without its secrets */
 void tw_pv_put(json_t *object, const char *key, json_t *value); /* takes the value; a NULL one is left out */
 void tw_pv_add(json_t *list, json_t *value);

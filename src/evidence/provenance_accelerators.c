@@ -31,7 +31,7 @@ static void gpu_text(void *lib, device d, json_t *o)
         int (*f)(device, char *, unsigned) = (int (*)(device, char *, unsigned))dlsym(lib, texts[i][0]);
         char text[TEXT] = "";
         if (f && f(d, text, sizeof text) == 0)
-            tw_pv_put(o, texts[i][1], tw_pv_bytes(text));
+            tw_pv_put(o, texts[i][1], tw_json_bytes(text));
     }
 }
 
@@ -149,7 +149,7 @@ json_t *tw_pv_accelerators(struct tw_collector *c)
         for (int i = 0; i < 2; i++) {
             char text[TEXT] = "";
             if (system_text[i] && system_text[i](text, sizeof text) == 0)
-                tw_pv_put(o, names[i], tw_pv_bytes(text));
+                tw_pv_put(o, names[i], tw_json_bytes(text));
         }
         if (cuda && cuda(&version) == 0)
             tw_pv_put(o, "cuda_driver", json_sprintf("%d.%d", version / 1000, version % 1000 / 10));

@@ -96,7 +96,7 @@ static void without_secrets(const char *s, size_t n, struct tw_buf *kept, json_t
         size_t length = next ? (size_t)(next + 1 - at) : (size_t)(end - at);
         if (holds_secret(at, length)) {
             char *name = name_of_piece(at, length);
-            tw_pv_add(withheld, tw_pv_bytes(name));
+            tw_pv_add(withheld, tw_json_bytes(name));
             tw_free(name);
         } else {
             tw_buf_append(kept, at, length);
@@ -162,15 +162,15 @@ static void changed(const char *text, size_t n, json_t *o, json_t *moved)
     for (const char *line = text, *end = text + n; line < end; line += strlen(line) + 1) {
         const char *path = path_in(line);
         if (tw_starts(line, "# branch.head "))
-            tw_pv_put(o, "branch", strcmp(line + 14, "(detached)") == 0 ? json_null() : tw_pv_bytes(line + 14));
+            tw_pv_put(o, "branch", strcmp(line + 14, "(detached)") == 0 ? json_null() : tw_json_bytes(line + 14));
         if (tw_starts(line, "# branch.oid "))
-            tw_pv_put(o, "commit", line[13] == '(' ? json_null() : tw_pv_bytes(line + 13));
+            tw_pv_put(o, "commit", line[13] == '(' ? json_null() : tw_json_bytes(line + 13));
         if (!path)
             continue;
         if (line[5] == 'S' && line[6] == 'C')
             tw_pv_put(moved, path, json_true());
         if (count++ < DIRTY_SHOWN)
-            tw_pv_add(list, json_pack("{s:s#, s:o}", "state", line + 2, 2, "path", tw_pv_bytes(path)));
+            tw_pv_add(list, json_pack("{s:s#, s:o}", "state", line + 2, 2, "path", tw_json_bytes(path)));
         if (*line == '2') /* the old path follows */
             line += strlen(line) + 1;
     }
@@ -199,7 +199,7 @@ static json_t *submodules(struct tw_collector *c, const char *top, int depth, si
             bool there = git_of && access(git_of, F_OK) == 0;
             if (dir && path[6] != '/' && !strstr(path + 6, "..")) {
                 json_t *o = there ? repository(c, dir, depth + 1, diffs) : json_pack("{s:s}", "why", "not initialised");
-                tw_pv_put(o, "path", tw_pv_bytes(path + 6));
+                tw_pv_put(o, "path", tw_json_bytes(path + 6));
                 tw_pv_put(o, "pinned_commit_matches", there ? json_boolean(!json_object_get(moved, path + 6)) : json_null());
                 tw_pv_add(list, o);
             }
@@ -244,8 +244,8 @@ static json_t *repository(struct tw_collector *c, const char *dir, int depth, si
             *tree++ = '\0';
         if (tree)
             tree[strcspn(tree, "\n")] = '\0';
-        tw_pv_put(o, "top", tw_pv_bytes(a.out));
-        tw_pv_put(o, "tree", tw_pv_bytes(born ? tree : NULL));
+        tw_pv_put(o, "top", tw_json_bytes(a.out));
+        tw_pv_put(o, "tree", tw_json_bytes(born ? tree : NULL));
     }
     tw_free(a.out);
     const char *top = json_string_value(json_object_get(o, "top"));
@@ -309,7 +309,7 @@ void tw_pv_code_later(struct tw_collector *c, json_t *code)
         char *full = tw_path_join(top, path);
         if (!full)
             break;
-        json_t *o = json_pack("{s:o}", "path", tw_pv_bytes(path));
+        json_t *o = json_pack("{s:o}", "path", tw_json_bytes(path));
         if (tw_pv_sha256(full, UNTRACKED_BYTES - hashed + 1, 0, hex, &bytes, &why) == 0)
             tw_pv_put(o, "sha256", json_string(hex));
         else

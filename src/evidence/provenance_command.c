@@ -41,9 +41,9 @@ static json_t *file_item(const char *path, uint64_t cap)
     char hex[65], real[4096];
     uint64_t bytes = 0;
     const char *why;
-    json_t *o = json_pack("{s:o}", "path", tw_pv_bytes(path));
+    json_t *o = json_pack("{s:o}", "path", tw_json_bytes(path));
     if (realpath(path, real) && strcmp(real, path) != 0)
-        tw_pv_put(o, "real_path", tw_pv_bytes(real));
+        tw_pv_put(o, "real_path", tw_json_bytes(real));
     if (tw_pv_sha256(path, cap, 0, hex, &bytes, &why) == 0)
         tw_pv_put(o, "sha256", json_string(hex));
     else
@@ -109,7 +109,7 @@ static json_t *entry_point(char *const *argv, size_t argc, size_t at, const char
     if (is_python(program))
         for (size_t i = at + 1; i < argc; i++) {
             if (strcmp(argv[i], "-m") == 0 && i + 1 < argc)
-                return json_pack("{s:s, s:o}", "kind", "module", "name", tw_pv_bytes(argv[i + 1]));
+                return json_pack("{s:s, s:o}", "kind", "module", "name", tw_json_bytes(argv[i + 1]));
             if (strcmp(argv[i], "-c") == 0)
                 return json_pack("{s:s}", "kind", "text");
             if (strcmp(argv[i], "-W") == 0 || strcmp(argv[i], "-X") == 0)
@@ -182,7 +182,7 @@ static json_t *config_file(struct tw_collector *c, const char *argument)
     path += path && *path == '@';
     if (!path || !names_config(path) || !is_file(path))
         return NULL;
-    json_t *o = json_pack("{s:o}", "path", tw_pv_bytes(path));
+    json_t *o = json_pack("{s:o}", "path", tw_json_bytes(path));
     if (stat(path, &st) == 0 && st.st_size <= CONFIG_MAX && twin_config_read(path, TWIN_CONFIG_BY_NAME, &x, &err) == 0) {
         digests(c, &x, o);
         twin_config_free(&x);
@@ -204,7 +204,7 @@ json_t *tw_pv_config(struct tw_collector *c)
     char **argv = twin_redact_argv(c->redactor, c->run->argv, c->run->argc);
     json_t *o = json_object(), *files = json_array(), *words = json_array();
     for (size_t i = 0; argv && i < c->run->argc; i++)
-        tw_pv_add(words, tw_pv_bytes(argv[i]));
+        tw_pv_add(words, tw_json_bytes(argv[i]));
     tw_pv_put(o, "argv", words);
     /* Of what is kept, so that anyone can recompute it; a secret's digest says whether that has changed. */
     if (argv && twin_config_argv(argv, &x, NULL) == 0) {

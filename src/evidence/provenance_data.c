@@ -110,7 +110,7 @@ json_t *tw_pv_data(struct tw_collector *c)
     tw_pv_put(o, "named", named);
     for (size_t i = 0; i < c->run->data_count; i++) {
         const struct twin_run_data *d = &c->run->data[i];
-        tw_pv_add(verified, json_pack("{s:o, s:o, s:s, s:I, s:I}", "folder", tw_pv_bytes(d->folder), "manifest", tw_pv_bytes(d->manifest), "root", d->root, "files",
+        tw_pv_add(verified, json_pack("{s:o, s:o, s:s, s:I, s:I}", "folder", tw_json_bytes(d->folder), "manifest", tw_json_bytes(d->manifest), "root", d->root, "files",
                                       (json_int_t)d->files, "bytes", (json_int_t)d->bytes));
     }
     tw_pv_put(o, "verified", verified);

@@ -164,7 +164,7 @@ static json_t *container(const struct tw_collector *c)
     }
     if (!kind && json_object_size(hints))
         kind = "unknown";
-    tw_pv_put(o, "kind", tw_pv_bytes(kind));
+    tw_pv_put(o, "kind", tw_json_bytes(kind));
     tw_pv_put(o, "hints", hints);
     char *image = tw_pv_read("/run/.containerenv", 65536), *at = image ? strstr(image, "imageid=\"") : NULL;
     if (at)
@@ -189,7 +189,7 @@ static json_t *os_release(void)
                 line[strlen(keys[i]) - 1] = '\0';
                 for (char *p = line; *p; p++)
                     *p = (char)tolower((unsigned char)*p);
-                tw_pv_put(o, line, tw_pv_bytes(value));
+                tw_pv_put(o, line, tw_json_bytes(value));
             }
     tw_free(text);
     return o;
@@ -200,9 +200,9 @@ static json_t *kernel(const struct tw_collector *c)
     struct utsname u;
     json_t *o = json_object();
     if (uname(&u) == 0) {
-        tw_pv_put(o, "release", tw_pv_bytes(u.release));
-        tw_pv_put(o, "version", tw_pv_bytes(u.version));
-        tw_pv_put(o, "machine", tw_pv_bytes(u.machine));
+        tw_pv_put(o, "release", tw_json_bytes(u.release));
+        tw_pv_put(o, "version", tw_json_bytes(u.version));
+        tw_pv_put(o, "machine", tw_json_bytes(u.machine));
     }
     char *line = tw_pv_read("/proc/cmdline", 65536);
     if (line)
@@ -219,7 +219,7 @@ static json_t *locale(const struct tw_collector *c)
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         const char *value = tw_pv_variable(c->env, order[i]);
         if (value && *value)
-            return tw_pv_bytes(value);
+            return tw_json_bytes(value);
     }
     return json_string("C");
 }

@@ -42,7 +42,7 @@ void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *o
     char *rest = is_ours(name) ? NULL : without_ours(ours, name, value);
     char *safe = rest ? twin_redact_variable(c->redactor, name, rest) : NULL, *shown = safe ? tw_printable(name, strlen(name)) : NULL;
     if (shown)
-        tw_pv_put(o, shown, tw_pv_bytes(safe));
+        tw_pv_put(o, shown, tw_json_bytes(safe));
     tw_free(shown);
     tw_free(safe);
     tw_free(rest);
@@ -105,7 +105,7 @@ static json_t *steering_files(const struct tw_collector *c)
         if (text)
             drop_comments(text);
         if (text && tw_pv_sha256(paths[i], 0, 0, hex, &bytes, &why) == 0)
-            tw_pv_add(list, json_pack("{s:o, s:s, s:o}", "path", tw_pv_bytes(paths[i]), "sha256", hex, "text", tw_pv_text(c, text)));
+            tw_pv_add(list, json_pack("{s:o, s:s, s:o}", "path", tw_json_bytes(paths[i]), "sha256", hex, "text", tw_pv_text(c, text)));
         tw_free(text);
     }
     tw_free(nccl);
@@ -116,8 +116,8 @@ static json_t *steering_files(const struct tw_collector *c)
 json_t *tw_pv_launch(struct tw_collector *c)
 {
     json_t *o = json_object();
-    tw_pv_put(o, "cwd", tw_pv_bytes(c->run->cwd));
-    tw_pv_put(o, "launched_from", tw_pv_bytes(c->from));
+    tw_pv_put(o, "cwd", tw_json_bytes(c->run->cwd));
+    tw_pv_put(o, "launched_from", tw_json_bytes(c->from));
     tw_pv_put(o, "fresh_dir", json_boolean(strcmp(c->from, c->run->cwd) != 0));
     tw_pv_put(o, "variables", variables(c));
     tw_pv_put(o, "scheduler", scheduler(c));

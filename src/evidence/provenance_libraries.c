@@ -88,16 +88,16 @@ json_t *tw_libraries_json(const struct tw_libraries *l)
     json_t *list = json_array();
     for (size_t i = 0; i < l->count; i++) {
         const struct file *f = &l->file[i];
-        json_t *o = json_pack("{s:o}", "path", tw_pv_bytes(f->path));
+        json_t *o = json_pack("{s:o}", "path", tw_json_bytes(f->path));
         if (f->real && strcmp(f->real, f->path) != 0)
-            tw_pv_put(o, "real_path", tw_pv_bytes(f->real));
+            tw_pv_put(o, "real_path", tw_json_bytes(f->real));
         if (f->tried && !f->item.why) {
             char hex[65];
             tw_hex(f->item.digest, 32, hex);
             tw_pv_put(o, "sha256", json_string(hex));
             tw_pv_put(o, "bytes", json_integer((json_int_t)f->item.state.bytes));
         } else {
-            tw_pv_put(o, "why", f->item.why                          ? tw_pv_bytes(f->item.why)
+            tw_pv_put(o, "why", f->item.why                          ? tw_json_bytes(f->item.why)
                                 : f->real                            ? json_string("no time was left to hash it; the next run does")
                                 : tw_ends(f->path, " (deleted)")     ? json_string("the file was replaced while it was in use")
                                                                      : json_string("the file is not there any more, or on another machine"));

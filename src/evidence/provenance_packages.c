@@ -38,7 +38,7 @@ static json_t *dpkg(void)
         if (name && version && status && tw_ends(status, " installed")) {
             char *key = arch && json_object_get(o, name) ? tw_printf("%s:%s", name, arch) : tw_strdup(name);
             if (key)
-                tw_pv_put(o, key, tw_pv_bytes(version));
+                tw_pv_put(o, key, tw_json_bytes(version));
             tw_free(key);
         }
         tw_free(name);
@@ -64,7 +64,7 @@ static void python_folder(json_t *o, const char *dir)
             *dash++ = '\0';
             dash[strcspn(dash, "-")] = '\0'; /* "1.2-py3.11" of an egg */
             if (!json_object_get(o, name)) /* the first on the path counts */
-                tw_pv_put(o, name, tw_pv_bytes(dash));
+                tw_pv_put(o, name, tw_json_bytes(dash));
         }
         tw_free(name);
     }
@@ -83,7 +83,7 @@ static void python_prefix(json_t *folders, const char *prefix)
             struct stat st;
             char *path = tw_printf("%s/%s/%s", lib, e->d_name, names[i]);
             if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-                tw_pv_add(folders, tw_pv_bytes(path));
+                tw_pv_add(folders, tw_json_bytes(path));
             tw_free(path);
         }
     }
@@ -137,7 +137,7 @@ static json_t *conda(const struct tw_collector *c)
             *build = '-';
             if (version) {
                 *version++ = '\0';
-                tw_pv_put(o, name, tw_pv_bytes(version)); /* VERSION-BUILD */
+                tw_pv_put(o, name, tw_json_bytes(version)); /* VERSION-BUILD */
             }
         }
         tw_free(name);
@@ -160,7 +160,7 @@ static json_t *stamp(json_t *folders)
     json_array_foreach(folders, i, item)
         if (stat(json_string_value(item) ? json_string_value(item) : "", &st) == 0)
             tw_buf_printf(&b, " %s=%lld.%09ld", json_string_value(item), (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
-    v = b.len ? tw_pv_bytes(b.data) : json_null();
+    v = b.len ? tw_json_bytes(b.data) : json_null();
     tw_buf_free(&b);
     return v;
 }

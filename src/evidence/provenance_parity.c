@@ -97,7 +97,7 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
             text = tw_printf("%zu files %.12s", json_object_size(v), hex);
         }
         if (key && text)
-            tw_pv_put(flat, key, tw_pv_bytes(text));
+            tw_pv_put(flat, key, tw_json_bytes(text));
         tw_free(text);
         tw_free(key);
     }

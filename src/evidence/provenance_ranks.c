@@ -27,7 +27,7 @@ static void put_pair(json_t *o, const char *pair)
     const char *space = strchr(pair, ' ');
     char *key = space ? tw_strndup(pair, (size_t)(space - pair)) : NULL;
     if (key)
-        tw_pv_put(o, key, tw_pv_bytes(space + 1));
+        tw_pv_put(o, key, tw_json_bytes(space + 1));
     tw_free(key);
 }
 
@@ -59,7 +59,7 @@ static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const c
         *sign = '\0';
         tw_pv_put_variable(g->c, part(rank, "variables"), g->ours, value, sign + 1);
     } else if (strcmp(key, "ours") == 0) {
-        tw_pv_add(g->ours, tw_pv_bytes(value));
+        tw_pv_add(g->ours, tw_json_bytes(value));
     } else if (strcmp(key, "version") == 0) {
         put_pair(part(rank, "versions"), value);
     } else if (strcmp(key, "machine") == 0) {
@@ -75,7 +75,7 @@ static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const c
         if (!list)
             tw_pv_put(g->python, "path", list = json_array());
         if (json_object_get(g->python, "from") == NULL || json_equal(json_object_get(g->python, "from"), json_object_get(rank, "pid")))
-            tw_pv_add(list, tw_pv_bytes(value));
+            tw_pv_add(list, tw_json_bytes(value));
         if (!json_object_get(g->python, "from"))
             json_object_set(g->python, "from", json_object_get(rank, "pid"));
     } else if (strcmp(key, "rank") == 0 || strcmp(key, "world") == 0 || strcmp(key, "pid") == 0 || strcmp(key, "processors") == 0) {
@@ -171,7 +171,7 @@ static void look_from_outside(struct gathering *g)
     struct tw_collector *c = g->c;
     snprintf(path, sizeof path, "/proc/%ld/maps", (long)c->job);
     text = c->job > 0 ? tw_pv_read(path, WORLD_MAX) : NULL;
-    json_t *rank = json_pack("{s:i, s:i, s:I, s:o, s:s}", "rank", 0, "world", 1, "pid", (json_int_t)c->job, "host", tw_pv_bytes(c->run->host), "seen", "from outside"),
+    json_t *rank = json_pack("{s:i, s:i, s:I, s:o, s:s}", "rank", 0, "world", 1, "pid", (json_int_t)c->job, "host", tw_json_bytes(c->run->host), "seen", "from outside"),
            *mapped = json_object();
     for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
         char *file = strchr(line, '/'), rights[8] = "";

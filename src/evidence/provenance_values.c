@@ -13,25 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-json_t *tw_pv_bytes(const char *s)
-{
-    json_t *v = s ? json_string(s) : json_null();
-    if (v)
-        return v;
-    size_t n = strlen(s);
-    char *hex = tw_malloc(2 * n + 1);
-    if (!hex)
-        return NULL;
-    tw_hex(s, n, hex);
-    v = json_pack("{s:s}", "hex", hex);
-    tw_free(hex);
-    return v;
-}
-
 json_t *tw_pv_text(const struct tw_collector *c, const char *s)
 {
     char *safe = s ? twin_redact(c->redactor, s, NULL) : NULL;
-    json_t *v = s && !safe ? NULL : tw_pv_bytes(safe);
+    json_t *v = s && !safe ? NULL : tw_json_bytes(safe);
     tw_free(safe);
     return v;
 }
@@ -82,7 +67,7 @@ json_t *tw_pv_line(const char *path)
     if (!text)
         return NULL;
     text[strcspn(text, "\n")] = '\0';
-    json_t *v = tw_pv_bytes(text);
+    json_t *v = tw_json_bytes(text);
     tw_free(text);
     return v;
 }

@@ -27,6 +27,9 @@
 #include <twin/redact.h>
 #include <twin/run.h>
 
+/* ---- run_save.c. Names of files and arguments are bytes: a JSON string when they are valid UTF-8, else {"hex": "..."}; NULL gives null. provenance.json has them so, too. */
+struct json_t *tw_json_bytes(const char *s);
+
 /* ---- growing arrays of the result */
 /* Makes room for item number n (0-based) of an array of `size`-byte items that only ever grows by one. */
 int tw_launch_grow(void *array, size_t n, size_t size, struct twin_error *err);

@@ -34,10 +34,9 @@ static void add(struct builder *b, json_t *array, json_t *value)
         b->failed = true;
 }
 
-/* Names of files and arguments are bytes: a JSON string when they are valid UTF-8, else {"hex": "..."}. */
-static json_t *bytes(const char *s)
+json_t *tw_json_bytes(const char *s)
 {
-    json_t *v = json_string(s);
+    json_t *v = s ? json_string(s) : json_null();
     if (v)
         return v;
     size_t n = strlen(s);
@@ -50,23 +49,18 @@ static json_t *bytes(const char *s)
     return v;
 }
 
-static json_t *bytes_or_null(const char *s)
-{
-    return s ? bytes(s) : json_null();
-}
-
 static json_t *strings(struct builder *b, char *const *v, size_t n)
 {
     json_t *a = checked(b, json_array());
     for (size_t i = 0; i < n; i++)
-        add(b, a, bytes(v[i]));
+        add(b, a, tw_json_bytes(v[i]));
     return a;
 }
 
 static json_t *redacted(const struct twin_redactor *r, const char *s, bool *pending)
 {
     char *safe = twin_redact(r, s, pending);
-    json_t *v = safe ? bytes(safe) : NULL;
+    json_t *v = safe ? tw_json_bytes(safe) : NULL;
     tw_free(safe);
     return v;
 }
@@ -104,10 +98,10 @@ static json_t *machine(struct builder *b)
     size_t n = 0;
     json_t *o = checked(b, json_object());
     if (uname(&u) == 0) {
-        put(b, o, "system", bytes(u.sysname));
-        put(b, o, "release", bytes(u.release));
-        put(b, o, "version", bytes(u.version));
-        put(b, o, "machine", bytes(u.machine));
+        put(b, o, "system", tw_json_bytes(u.sysname));
+        put(b, o, "release", tw_json_bytes(u.release));
+        put(b, o, "version", tw_json_bytes(u.version));
+        put(b, o, "machine", tw_json_bytes(u.machine));
     }
     if (tw_read_file("/proc/cpuinfo", 16 << 20, &text, &n, NULL) == 0) {
         const char *p = strstr(text, "model name");
@@ -116,7 +110,7 @@ static json_t *machine(struct builder *b)
             snprintf(model, sizeof model, "%.*s", (int)strcspn(p + 1 + (p[1] == ' '), "\n"), p + 1 + (p[1] == ' '));
         tw_free(text);
     }
-    put(b, o, "cpu", bytes(model));
+    put(b, o, "cpu", tw_json_bytes(model));
     put(b, o, "cpus", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     return o;
 }
@@ -131,7 +125,7 @@ static json_t *launcher(struct builder *b)
     put(b, o, "start_ticks", json_integer((json_int_t)tw_process_start_ticks(getpid())));
     if (tw_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) == 0) {
         boot[strcspn(boot, "\n")] = '\0';
-        put(b, o, "boot_id", bytes(boot));
+        put(b, o, "boot_id", tw_json_bytes(boot));
         tw_free(boot);
     }
     return o;
@@ -145,9 +139,9 @@ static json_t *processes(struct builder *b, const struct twin_run *run)
         json_t *o = checked(b, json_object());
         put(b, o, "pid", json_integer(p->pid));
         put(b, o, "ppid", json_integer(p->ppid));
-        put(b, o, "argv", bytes(p->argv));
+        put(b, o, "argv", tw_json_bytes(p->argv));
         put(b, o, "armed", json_boolean(p->armed));
-        put(b, o, "why", bytes_or_null(p->why));
+        put(b, o, "why", tw_json_bytes(p->why));
         put(b, o, "outlived", json_boolean(p->outlived));
         add(b, a, o);
     }
@@ -160,10 +154,10 @@ static json_t *files(struct builder *b, const struct twin_run *run)
     for (size_t i = 0; i < run->file_count; i++) {
         const struct twin_run_file *f = &run->files[i];
         json_t *o = checked(b, json_object());
-        put(b, o, "path", bytes(f->path));
+        put(b, o, "path", tw_json_bytes(f->path));
         put(b, o, "bytes", json_integer((json_int_t)f->bytes));
-        put(b, o, "sha256", bytes(f->sha256));
-        put(b, o, "why", bytes_or_null(f->why));
+        put(b, o, "sha256", tw_json_bytes(f->sha256));
+        put(b, o, "why", tw_json_bytes(f->why));
         put(b, o, "existed_before", json_boolean(f->existed_before));
         add(b, a, o);
     }
@@ -175,7 +169,7 @@ static json_t *output(struct builder *b, uint64_t n, const struct tw_stream *s, 
     json_t *o = checked(b, json_object());
     put(b, o, "bytes", json_integer((json_int_t)n));
     put(b, o, "stored_bytes", json_integer(s ? (json_int_t)s->stored : 0));
-    put(b, o, "sha256", bytes(sha256));
+    put(b, o, "sha256", tw_json_bytes(sha256));
     put(b, o, "truncated", json_boolean(truncated));
     return o;
 }
@@ -188,7 +182,7 @@ static void put_hold(struct builder *b, json_t *o, const char *name, const struc
     if (cpu >= 0)
         put(b, v, "cpu", json_integer(cpu));
     put(b, v, "done", json_boolean(h->done));
-    put(b, v, "why", bytes_or_null(h->why));
+    put(b, v, "why", tw_json_bytes(h->why));
     put(b, o, name, v);
 }
 
@@ -207,9 +201,9 @@ static json_t *data(struct builder *b, const struct twin_run *run)
     for (size_t i = 0; i < run->data_count; i++) {
         const struct twin_run_data *d = &run->data[i];
         json_t *o = checked(b, json_object());
-        put(b, o, "folder", bytes(d->folder));
-        put(b, o, "manifest", bytes(d->manifest));
-        put(b, o, "root", bytes(d->root));
+        put(b, o, "folder", tw_json_bytes(d->folder));
+        put(b, o, "manifest", tw_json_bytes(d->manifest));
+        put(b, o, "root", tw_json_bytes(d->root));
         put(b, o, "files", json_integer((json_int_t)d->files));
         put(b, o, "bytes", json_integer((json_int_t)d->bytes));
         add(b, a, o);
@@ -220,28 +214,28 @@ static json_t *data(struct builder *b, const struct twin_run *run)
 static void put_start(struct builder *b, json_t *o, const struct twin_run *run, const struct tw_run_extra *x)
 {
     char version[] = "twinrun.run/1";
-    put(b, o, "schema", bytes(version));
-    put(b, o, "id", bytes(run->id));
-    put(b, o, "label", bytes(run->label));
+    put(b, o, "schema", tw_json_bytes(version));
+    put(b, o, "id", tw_json_bytes(run->id));
+    put(b, o, "label", tw_json_bytes(run->label));
     put(b, o, "argv", command(b, run, x->redactor));
-    put(b, o, "cwd", bytes(run->cwd));
-    put(b, o, "launched_from", bytes(x->launched_from));
+    put(b, o, "cwd", tw_json_bytes(run->cwd));
+    put(b, o, "launched_from", tw_json_bytes(x->launched_from));
     put(b, o, "fresh_dir", json_boolean(x->o->fresh_dir));
-    put(b, o, "host", bytes(run->host));
+    put(b, o, "host", tw_json_bytes(run->host));
     put(b, o, "machine", machine(b));
     put(b, o, "launcher", launcher(b));
     put(b, o, "start_realtime_ns", json_integer(run->start_realtime_ns));
-    put(b, o, "level", bytes(twin_level_name(run->level)));
+    put(b, o, "level", tw_json_bytes(twin_level_name(run->level)));
     put(b, o, "window", json_pack("[I,I]", (json_int_t)x->o->window_first, (json_int_t)x->o->window_last));
     put(b, o, "max_steps", json_integer(run->max_steps));
     put(b, o, "sketch_every", json_integer(x->o->sketch_every));
     put(b, o, "lossless", json_boolean(x->o->lossless));
     put(b, o, "agents", json_boolean(run->agents));
     json_t *agent = checked(b, json_object());
-    put(b, agent, "library", bytes_or_null(x->agent->library ? x->agent->library : x->agent->parts.agent_library));
-    put(b, agent, "site_dir", bytes_or_null(x->agent->parts.site_dir));
+    put(b, agent, "library", tw_json_bytes(x->agent->library ? x->agent->library : x->agent->parts.agent_library));
+    put(b, agent, "site_dir", tw_json_bytes(x->agent->parts.site_dir));
     put(b, agent, "preloaded", json_boolean(x->agent->preload));
-    put(b, agent, "why", bytes_or_null(x->agent->why));
+    put(b, agent, "why", tw_json_bytes(x->agent->why));
     put(b, agent, "load_s", json_real(run->agent_load_s));
     put(b, o, "agent", agent);
     put(b, o, "env", kept_environment(b, x->env, x->redactor));
@@ -252,10 +246,10 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
 
 static void put_end(struct builder *b, json_t *o, const struct twin_run *run, const struct tw_run_extra *x)
 {
-    put(b, o, "outcome", bytes(tw_outcome_name(run->outcome)));
+    put(b, o, "outcome", tw_json_bytes(tw_outcome_name(run->outcome)));
     put(b, o, "exit_code", json_integer(run->exit_code));
     put(b, o, "signal", json_integer(run->signal));
-    put(b, o, "message", bytes(run->message));
+    put(b, o, "message", tw_json_bytes(run->message));
     put(b, o, "wall_s", json_real(run->wall_s));
     put(b, o, "stdout",
         output(b, run->stdout_bytes, x->stream ? &x->stream[0] : NULL, run->stdout_sha256, run->stdout_truncated));
