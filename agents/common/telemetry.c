@@ -24,7 +24,7 @@
 #define ROW_BYTES 320
 
 /* Guards all below. Who finds it taken goes without: a lost row makes the next one stand for more steps. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_flag taken = ATOMIC_FLAG_INIT;
 static struct {
     bool begun, failed;
     uint64_t start_ns, next_ns, flushed_ns, cost_ns;
@@ -119,7 +119,7 @@ void tw_telemetry_row(uint32_t steps)
     if (!tw_agent_config.telemetry)
         return;
     uint64_t now = tw_monotonic_ns();
-    if (pthread_mutex_trylock(&lock) != 0)
+    if (atomic_flag_test_and_set(&taken))
         return;
     if (!t.begun)
         begin(now);
@@ -137,21 +137,21 @@ void tw_telemetry_row(uint32_t steps)
         spacing = spacing > SPACING_MIN_NS ? spacing : SPACING_MIN_NS;
         t.next_ns = now + (spacing > sparse ? spacing : sparse);
     }
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&taken);
 }
 
 void tw_telemetry_flush(void)
 {
-    if (!tw_agent_config.telemetry || pthread_mutex_trylock(&lock) != 0)
+    if (!tw_agent_config.telemetry || atomic_flag_test_and_set(&taken))
         return;
     if (t.begun)
         flush(tw_monotonic_ns());
-    pthread_mutex_unlock(&lock);
+    atomic_flag_clear(&taken);
 }
 
 void tw_telemetry_forget(void)
 {
-    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    atomic_flag_clear(&taken);
     t.begun = t.failed = false;
     t.used = 0;
     t.next_ns = t.cost_ns = 0;

@@ -3,6 +3,7 @@
 #include "telemetry.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
