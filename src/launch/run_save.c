@@ -241,6 +241,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, o, "window", json_pack("[I,I]", (json_int_t)x->o->window_first, (json_int_t)x->o->window_last));
     put(b, o, "max_steps", json_integer(run->max_steps));
     put(b, o, "sketch_every", json_integer(x->o->sketch_every));
+    put(b, o, "telemetry", json_boolean(x->o->agents && !x->o->no_telemetry));
     put(b, o, "lossless", json_boolean(x->o->lossless));
     put(b, o, "agents", json_boolean(run->agents));
     json_t *agent = checked(b, json_object());
