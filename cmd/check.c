@@ -54,6 +54,7 @@ static const struct tw_option options[] = {
      "keep a sketch of each tensor every K steps, for distances; 10 unless given", FIELD(sketch_every), 1, UINT32_MAX},
     {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record",
      FIELD(lossless)},
+    {"no-telemetry", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "no counters of processes and machine", FIELD(no_telemetry)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
     TW_DATA_OPTION(FIELD(data)),

@@ -19,7 +19,7 @@ struct tw_check_args {
     uint64_t transplant_limit;
     struct tw_window window;
     struct tw_strings ignore, data;
-    bool no_cases, all, lossless, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
+    bool no_cases, all, lossless, no_telemetry, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
 };
 
 struct tw_check {

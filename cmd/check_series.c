@@ -32,6 +32,7 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .window_last = UINT32_MAX,
         .sketch_every = (uint32_t)a->sketch_every,
         .lossless = a->lossless,
+        .no_telemetry = a->no_telemetry,
         .show_output = a->show_output,
         .fresh_dir = a->fresh_dir,
         .stdin_spool = c->spool,

@@ -181,7 +181,7 @@ const struct tw_command tw_command_digest = {
     "digest",
     "one number for what a checkpoint or a configuration says; where two of them differ",
     synopsis,
-    "Files of tensors (PyTorch checkpoints of both formats, folders of torch.distributed.checkpoint, safetensors, .npy, .npz): the SHA-256 of the file, and one of its tensors by name, type, "
+    "Files of tensors (PyTorch checkpoints of both formats, folders of torch.distributed.checkpoint, safetensors, .npy, .npz; or any folder with such files in it): the SHA-256 of the file, and one of its tensors by name, type, "
     "shape and values, which is the same whatever the file's format, order, times and names of members. Of two files each tensor that differs is "
     "listed: how many elements, by how many units in the last place, relative L2 distance. Nothing in a file is executed. What is no tensor, "
     "such as a step count, has a digest of its own, and is listed where it differs; the exit code is that of the tensors.\n\n"

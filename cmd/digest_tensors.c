@@ -13,7 +13,7 @@
 #include <string.h>
 #include <twin/content.h>
 
-enum { SHOWN = 20 };
+enum { SHOWN = 20, VALUE_BYTES = 72 }; /* a SHA-256 in hex and its name fit */
 
 static void print_type(const struct twin_tensors_entry *e)
 {
@@ -91,10 +91,10 @@ static int print_difference(void *user, const struct twin_content_difference *d)
 
 /* ---- what is no tensor */
 
-/* As a person writes it, cut at 60 bytes. */
+/* As a person writes it, cut at VALUE_BYTES. */
 static void put_value(struct tw_buf *b, const struct twin_tensors_value *v)
 {
-    char *text = v && v->text ? tw_printable(v->text, v->text_bytes < 60 ? v->text_bytes : 60) : NULL;
+    char *text = v && v->text ? tw_printable(v->text, v->text_bytes < VALUE_BYTES ? v->text_bytes : VALUE_BYTES) : NULL;
     if (!v)
         tw_buf_puts(b, "(not there)");
     else if (v->kind == TWIN_VALUE_NONE)
@@ -106,7 +106,7 @@ static void put_value(struct tw_buf *b, const struct twin_tensors_value *v)
     else if (v->kind == TWIN_VALUE_FLOAT)
         tw_buf_printf(b, "%.17g", v->real);
     else
-        tw_buf_printf(b, v->kind == TWIN_VALUE_TEXT ? "\"%s%s\"" : v->kind == TWIN_VALUE_OPAQUE ? "object of %s%s" : "%s%s", text ? text : "?", v->text_bytes > 60 ? "..." : "");
+        tw_buf_printf(b, v->kind == TWIN_VALUE_TEXT ? "\"%s%s\"" : v->kind == TWIN_VALUE_OPAQUE ? "object of %s%s" : "%s%s", text ? text : "?", v->text_bytes > VALUE_BYTES ? "..." : "");
     tw_free(text);
 }
 
@@ -134,7 +134,7 @@ static json_t *value_json(const struct twin_tensors_value *v)
     if (!v)
         return json_null();
     put_value(&b, v);
-    json_t *j = v->kind == TWIN_VALUE_INT ? json_integer(v->number) : v->kind == TWIN_VALUE_TRUTH ? json_boolean(v->number) : v->kind == TWIN_VALUE_TEXT && v->text_bytes <= 60 ? tw_json_text(v->text) : tw_json_text(b.data);
+    json_t *j = v->kind == TWIN_VALUE_INT ? json_integer(v->number) : v->kind == TWIN_VALUE_TRUTH ? json_boolean(v->number) : v->kind == TWIN_VALUE_TEXT && v->text_bytes <= VALUE_BYTES ? tw_json_text(v->text) : tw_json_text(b.data);
     tw_buf_free(&b);
     return json_pack("{s:o}", "value", j);
 }
@@ -156,7 +156,8 @@ static void print_item(const char *path, const struct twin_content *c)
     }
     printf("%s", twin_tensors_skipped_count(c->tensors) ? "\n" : "");
     if (c->value_count)
-        printf("  values     sha256:%s  (%zu that are no tensor%s: step counts, settings, names)\n", c->values, c->value_count, c->value_count == 1 ? "" : "s");
+        printf("  values     sha256:%s  (%zu that are no tensor%s: %s)\n", c->values, c->value_count, c->value_count == 1 ? "" : "s",
+               twin_tensors_kind(c->tensors) == TWIN_TENSORS_FOLDER ? "other files, step counts, settings" : "step counts, settings, names");
     tw_free(name);
 }
 

@@ -3,6 +3,7 @@
 #include "isolate.h"
 
 #include "interrupt.h"
+#include "page.h"
 #include "ledger.h"
 #include "progress.h"
 #include "runs.h"
@@ -97,24 +98,14 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     return rc;
 }
 
-/* A page that cannot be written is found out now and not after an hour of runs. */
-static int html_is_writable(const char *path, struct twin_error *err)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? tw_strndup(path, (size_t)(slash - path) + (slash == path)) : tw_strdup(".");
-    int rc = !dir ? twin_error_set(err, TWIN_ENOMEM, "out of memory") : access(dir, W_OK) == 0 ? 0 : twin_error_system(err, "cannot write into %s", dir);
-    tw_free(dir);
-    return rc;
-}
-
 static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL,
                                     .parallel = (uint32_t)c->args.jobs};
     c->args.fresh_dir |= c->args.jobs > 1; /* runs at the same time must not write over each other's files */
-    if (c->args.html && html_is_writable(c->args.html, &err) != 0)
-        return tw_trouble(&err, "isolate: --html");
+    if (tw_page_check("isolate", c->args.html) != 0)
+        return TW_EXIT_TROUBLE;
     c->home = tw_home_for_runs(c->args.home, "isolate");
     if (!c->home)
         return TW_EXIT_TROUBLE;

@@ -359,7 +359,7 @@ static char *next(const struct tw_isolate *c, const struct twin_search_report *r
     return tw_buf_steal(&b);
 }
 
-static enum twin_isolation_mood mood(enum twin_search_outcome o)
+static enum twin_mood mood(enum twin_search_outcome o)
 {
     return o == TWIN_SEARCH_ISOLATED ? TWIN_MOOD_FOUND
            : o == TWIN_SEARCH_NO_DIVERGENCE ? TWIN_MOOD_CLEAN

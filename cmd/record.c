@@ -66,6 +66,7 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
         .window_last = a->window.given ? a->window.last : UINT32_MAX,
         .sketch_every = (uint32_t)a->sketch_every,
         .lossless = a->lossless,
+        .no_telemetry = a->no_telemetry,
         .show_output = true,
         .fresh_dir = a->fresh_dir,
         .on_tick = count_tick,

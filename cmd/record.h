@@ -13,7 +13,7 @@ struct tw_record_args {
     struct tw_window window;
     struct tw_strings data;
     struct tw_data verified;     /* of data */
-    bool lossless, fresh_dir, quiet;
+    bool lossless, no_telemetry, fresh_dir, quiet;
 };
 
 /* The rows of an option table for a struct tw_record_args that is member `m` of struct `s`. */
@@ -29,6 +29,8 @@ struct tw_record_args {
      UINT32_MAX},                                                                                                                 \
     {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record",                          \
      offsetof(struct s, m.lossless)},                                                                                             \
+    {"no-telemetry", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "no counters of processes and machine",                             \
+     offsetof(struct s, m.no_telemetry)},                                                                                           \
     TW_DATA_OPTION(offsetof(struct s, m.data)),                                                                                   \
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in a scratch copy of the working folder",                               \
      offsetof(struct s, m.fresh_dir)},                                                                                            \

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
 
-base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, compare <- evidence <- sign, isolate, cases <- package, report <- cmd; agents take base,
+base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, telemetry, compare <- evidence <- sign, isolate, cases <- package, report <- cmd; agents take base,
 fingerprint and the trace writer.
 Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
 """
@@ -24,24 +24,25 @@ MAY = {
     "src/ledger": {"src/base"},
     "src/mpi": {"src/base", "src/fingerprint", "src/numerics"},
     "kernels": {"src/base", "src/fingerprint", "src/numerics"},
+    "src/telemetry": {"src/base", "src/stats"},
     "src/compare": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
     "src/evidence": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare"},
     "src/sign": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence"},
     "src/package": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence", "src/sign"},
     "src/isolate": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
-    "src/report": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate"},
+    "src/report": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/telemetry"},
     "cmd": {"src/base", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread",
-            "src/evidence", "src/ledger", "src/sign", "src/package"},
+            "src/evidence", "src/ledger", "src/sign", "src/package", "src/telemetry"},
     "agents": {"src/base", "src/fingerprint", "src/trace"},
 }
 # The room that owns each public header.
 PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "significant.h": "src/stats", "random.h": "src/numerics", "run.h": "src/launch",
     "trace.h": "src/trace", "compare.h": "src/compare", "baseline.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
-    "isolation.h": "src/report", "incident.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
+    "isolation.h": "src/report", "incident.h": "src/report", "page.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
     "ledger.h": "src/ledger",
-    "tensors.h": "src/formats", "spread.h": "src/spread",
+    "tensors.h": "src/formats", "telemetry.h": "src/telemetry", "spread.h": "src/spread",
     "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
     "config.h": "src/evidence", "content.h": "src/evidence", "ends.h": "src/evidence", "snapshot.h": "src/evidence", "layout.h": "src/evidence", "checkpoint.h": "src/evidence", "provenance.h": "src/evidence", "redact.h": "src/launch", "sign.h": "src/sign", "package.h": "src/package",
 }

@@ -142,8 +142,10 @@ struct twin_writer *tw_agent_open_slow(void)
     }
     state = atomic_load_explicit(&tw_agent_state, memory_order_acquire);
     pthread_mutex_unlock(&lock);
-    if (begins && state == TW_STATE_OPEN)
+    if (begins && state == TW_STATE_OPEN) {
         tw_world_report(true);
+        tw_telemetry_row(0);
+    }
     return state == TW_STATE_OPEN ? tw_agent_writer : NULL;
 }
 
@@ -167,8 +169,10 @@ static void close_writer(void)
         tw_progress_update(TW_PROGRESS_CLOSED, true);
     }
     pthread_mutex_unlock(&lock);
-    if (mine)
+    if (mine) {
+        tw_telemetry_flush();
         tw_world_report(false);
+    }
 }
 
 void tw_agent_seal(bool close)
@@ -181,6 +185,7 @@ void tw_agent_seal(bool close)
         close_writer();
     } else {
         twin_writer_flush(tw_agent_writer);
+        tw_telemetry_flush();
         tw_progress_update(TW_PROGRESS_RECORDING, true);
     }
     tw_guard_leave(&g);
@@ -216,6 +221,7 @@ uint32_t tw_agent_step_end(void)
     if (w) {
         uint64_t t0 = tw_monotonic_ns();
         step = twin_writer_step_end(w);
+        tw_telemetry_row(step);
         if (tw_agent_config.max_steps && step >= tw_agent_config.max_steps) {
             /* The launcher ends the job when it reads this step in the progress slot: the trace is complete before. */
             close_writer();
@@ -262,6 +268,7 @@ static void child_after_fork(void)
     int saved_errno = errno;
     tw_progress_forget();
     tw_record_forget();
+    tw_telemetry_forget();
     tw_alerts_forget();
     announced_kind = 0;
     if (fork_unprepared) {

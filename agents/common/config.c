@@ -88,6 +88,7 @@ bool tw_config_read(struct tw_agent_config *c)
     c->max_steps = number("TWINRUN_STEPS", UINT32_MAX, &v) ? (uint32_t)v : 0;
     c->sketch_every = number("TWINRUN_SKETCH_EVERY", UINT32_MAX, &v) ? (uint32_t)v : 10;
     c->lossless = number("TWINRUN_LOSSLESS", 1, &v) && v == 1;
+    c->telemetry = !(number("TWINRUN_TELEMETRY", 0, &v));
     tw_config_rank(&c->rank, &c->world);
     memcpy(c->role, "main", 5);
     c->kind = 1;

@@ -35,6 +35,7 @@ struct tw_agent_config {
     uint32_t max_steps;           /* 0 = no limit */
     uint32_t sketch_every;        /* 0 = never */
     bool lossless;
+    bool telemetry;
     int32_t rank, world;
     char role[TW_ROLE_BYTES];
     int kind;                     /* 1 native, 2 python */
@@ -100,6 +101,12 @@ void tw_progress_update(enum tw_progress_state state, bool now); /* now false: a
 
 /* Says in `processes`, once, what this process is armed as: 1 native, 2 python. Inside a guard, or with Python's lock held. */
 void tw_agent_announce(int kind);
+
+/* Counters of this process (telemetry.c), inside a guard. A row, unless the last one was just now, after that many steps; the rest of the rows into the
+ * file; in a forked child, which has a file of its own. */
+void tw_telemetry_row(uint32_t steps);
+void tw_telemetry_flush(void);
+void tw_telemetry_forget(void);
 
 /* In a forked child: the threads that helped with digests are the parent's. (record.c) */
 void tw_record_forget(void);

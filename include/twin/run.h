@@ -76,6 +76,7 @@ struct twin_launch_options {
     bool no_aslr;                   /* one address layout for all runs: personality(ADDR_NO_RANDOMIZE) before the exec */
     bool on_cpu;                    /* the job may run on processor `cpu` only: sched_setaffinity before the exec */
     int cpu;
+    bool no_telemetry;              /* nothing below telemetry/ of the run folder: no counters of machine and processes */
     bool hot;                       /* also preload libtwinrun_hot.so, which the factors malloc and schedule need */
     const struct twin_launch_watcher *watcher; /* may be NULL */
     const struct twin_run_data *data; /* recorded in run.json as they are; the caller has verified them */

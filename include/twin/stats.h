@@ -224,6 +224,14 @@ struct twin_permutation { double value, p; size_t extreme; };
 int twin_stats_permutation(twin_statistic *statistic, const void *data, size_t n, size_t permutations, uint64_t seed,
                            enum twin_side side, struct twin_permutation *out);
 
+/* ---- two quantities that may move together (correlate.c) */
+
+/* Spearman's rank correlation (1904) of n >= 3 pairs of finite values, ranks of equal values averaged, and its p by permutation, which holds
+ * whatever the distributions if the pairs are exchangeable; those of a time series are so only roughly. value and p are NaN when x or y is
+ * constant. */
+int twin_stats_spearman(const double *x, const double *y, size_t n, size_t permutations, uint64_t seed, enum twin_side side,
+                        struct twin_permutation *out);
+
 /* ---- first-divergence step over runs (survival.c) */
 
 /* Just after `time`: the share of runs that have not parted, Greenwood's standard error, log(-log) interval. at_risk counts runs

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-enum twin_tensors_kind { TWIN_TENSORS_NPY, TWIN_TENSORS_NPZ, TWIN_TENSORS_SAFETENSORS, TWIN_TENSORS_TORCH, TWIN_TENSORS_TORCH_LEGACY, TWIN_TENSORS_TORCH_DISTRIBUTED };
+enum twin_tensors_kind { TWIN_TENSORS_NPY, TWIN_TENSORS_NPZ, TWIN_TENSORS_SAFETENSORS, TWIN_TENSORS_TORCH, TWIN_TENSORS_TORCH_LEGACY, TWIN_TENSORS_TORCH_DISTRIBUTED, TWIN_TENSORS_FOLDER };
 
 struct twin_tensors; /* an open file */
 
@@ -57,14 +57,21 @@ struct twin_tensors_value {
     size_t text_bytes;
 };
 
-/* Reads the list of tensors (not their values). TWIN_ENOENT, TWIN_EIO, TWIN_ENOMEM, TWIN_EFORMAT (damaged, or none of these
- * formats), TWIN_ELIMIT (more than 2^20 tensors, lists of more than 256 MiB, containers in containers beyond 100). */
+/* Reads the list of tensors (not their values). TWIN_ENOENT, TWIN_EIO, TWIN_ENOMEM, TWIN_EFORMAT (damaged), TWIN_EUNSUPPORTED
+ * (none of these formats), TWIN_ELIMIT (more than 2^20 tensors, lists of more than 256 MiB, containers in containers beyond 100). */
 int twin_tensors_open(const char *path, struct twin_tensors **out, struct twin_error *err);
 /* The same, and the other values of PyTorch checkpoints and safetensors' metadata: twin_tensors_value_at. */
 int twin_tensors_open_all(const char *path, struct twin_tensors **out, struct twin_error *err);
 int twin_tensors_open_all_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err);
 /* The same for bytes in memory, which must outlive the handle. name: for messages. */
 int twin_tensors_open_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err);
+
+/* One of the files below a folder, and the text that stands for it among the values when it is none of tensors. */
+struct twin_tensors_file { const char *path, *otherwise; };
+/* Tensors and values of these files as one list. Names begin with the file's path and '/'; tensors of a model that a file *.index.json below the folder says
+ * was cut into these (Hugging Face) have the names that they have in one file. A file is opened again when its tensors are read. Errors: as above, of the
+ * first file; TWIN_EFORMAT also when two parts hold a tensor of one name. */
+int twin_tensors_open_folder(const char *dir, const struct twin_tensors_file *file, size_t count, struct twin_tensors **out, struct twin_error *err);
 void twin_tensors_close(struct twin_tensors *f); /* NULL is allowed */
 
 enum twin_tensors_kind twin_tensors_kind(const struct twin_tensors *f);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <twin/content.h>
 #include <twin/snapshot.h>
 #include <unistd.h>
@@ -274,40 +275,77 @@ static int digest_values(struct twin_content *c, struct twin_error *err)
     return 0;
 }
 
-/* A folder's "file" digest is the root of its snapshot. */
+/* The lists of what was opened, and the digest of what is no tensor. */
+static int prepare(const char *path, struct twin_content *out, struct twin_error *err)
+{
+    out->count = twin_tensors_count(out->tensors);
+    out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
+    return out->tensor ? digest_values(out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+}
+
+/* ---- folders: their "file" digest is the root of their snapshot */
+
+/* The files of the snapshot as one list; what is no file of tensors counts by its SHA-256. */
+static int open_files(const char *path, const struct twin_snapshot *s, struct twin_tensors **out, struct twin_error *err)
+{
+    enum { TEXT = sizeof "sha256:" + 64 };
+    struct twin_tensors_file *file = tw_calloc(s->files + 1, sizeof *file);
+    char *text = tw_malloc((s->files + 1) * TEXT);
+    size_t n = 0;
+    int rc = file && text ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for the list of %s", path);
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        const struct twin_snapshot_entry *e = &s->entry[i];
+        if (e->kind != TWIN_SNAPSHOT_FILE)
+            continue;
+        char *otherwise = text + n * TEXT;
+        memcpy(otherwise, "sha256:", 7);
+        tw_hex(e->sha256, 32, otherwise + 7);
+        file[n++] = (struct twin_tensors_file){e->path, otherwise};
+    }
+    rc = rc ? rc : twin_tensors_open_folder(path, file, n, out, err);
+    if (rc == 0 && twin_tensors_count(*out) == 0) {
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected tensors, found none in the %zu files of this folder; `twinrun snapshot` is for folders of any files", path, n);
+        twin_tensors_close(*out);
+        *out = NULL;
+    }
+    tw_free(file);
+    tw_free(text);
+    return rc;
+}
+
+static bool is_distributed(const char *path)
+{
+    char *metadata = tw_path_join(path, ".metadata");
+    const bool yes = metadata && access(metadata, F_OK) == 0;
+    tw_free(metadata);
+    return yes;
+}
+
 static int read_folder(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct twin_snapshot s;
     const struct twin_snapshot_options o = {.exclude = NULL};
-    int rc = out->tensor ? digest_values(out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+    int rc = twin_snapshot_take(path, &o, &s, err);
+    if (rc)
+        return rc;
+    rc = is_distributed(path) ? twin_tensors_open_all(path, &out->tensors, err) : open_files(path, &s, &out->tensors, err);
+    rc = rc ? rc : prepare(path, out, err);
     rc = rc ? rc : digest_all(out, err);
-    rc = rc ? rc : twin_snapshot_take(path, &o, &s, err);
-    if (rc == 0) {
-        memcpy(out->file, s.root, sizeof out->file);
-        out->file_bytes = s.bytes;
-        twin_snapshot_free(&s);
-    } else {
-        twin_content_free(out);
-    }
+    memcpy(out->file, s.root, sizeof out->file);
+    out->file_bytes = s.bytes;
+    twin_snapshot_free(&s);
     return rc;
 }
 
-int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
+static int read_one_file(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct whole whole;
     pthread_t reader, digester;
-    *out = (struct twin_content){0};
     int rc = twin_tensors_open_all(path, &out->tensors, err);
+    rc = rc ? rc : prepare(path, out, err);
     if (rc)
         return rc;
-    out->count = twin_tensors_count(out->tensors);
-    out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
-    if (twin_tensors_kind(out->tensors) == TWIN_TENSORS_TORCH_DISTRIBUTED)
-        return read_folder(path, out, err);
     rc = whole_init(&whole, path, err);
-    rc = rc ? rc : digest_values(out, err);
-    if (rc == 0 && !out->tensor)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
     if (rc == 0 && pthread_create(&reader, NULL, read_file, &whole) != 0)
         rc = twin_error_set(err, TWIN_EIO, "no thread to read %s with", path);
     if (rc == 0) {
@@ -329,6 +367,14 @@ int twin_content_read(const char *path, struct twin_content *out, struct twin_er
         memcpy(out->file, whole.hex, sizeof out->file);
     }
     whole_fini(&whole);
+    return rc;
+}
+
+int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
+{
+    struct stat st;
+    *out = (struct twin_content){0};
+    int rc = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? read_folder(path, out, err) : read_one_file(path, out, err);
     if (rc)
         twin_content_free(out);
     return rc;

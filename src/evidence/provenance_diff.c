@@ -420,7 +420,7 @@ static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
                                       {"power_limit_mw", "power limit", TWIN_POWER_LOW}, {"application_clocks_mhz", "clocks", TWIN_POWER_LOW}, {"nvlinks_up", "NVLinks", TWIN_POWER_LOW},
                                       {"uuid", "UUID", TWIN_POWER_NOISE}, {"pci", "PCI address", TWIN_POWER_NOISE}};
     static const struct row system[] = {
-        {"environment/libc", "C library", TWIN_POWER_MEDIUM}, {"environment/locale", "locale", TWIN_POWER_LOW},
+        {"environment/topology/sha256", "caches, cores and memory (hwloc)", TWIN_POWER_LOW}, {"environment/libc", "C library", TWIN_POWER_MEDIUM}, {"environment/locale", "locale", TWIN_POWER_LOW},
         {"environment/system/pretty_name", "system", TWIN_POWER_LOW}, {"environment/kernel/release", "kernel", TWIN_POWER_LOW},
         {"environment/kernel/command_line", "kernel command line", TWIN_POWER_LOW}, {"environment/kernel/address_layout", "address layout", TWIN_POWER_LOW},
         {"environment/memory", "memory", TWIN_POWER_LOW}, {"environment/limits", "limits", TWIN_POWER_LOW}, {"environment/cgroup", "control group", TWIN_POWER_LOW},

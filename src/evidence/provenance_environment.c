@@ -258,5 +258,6 @@ json_t *tw_pv_environment(struct tw_collector *c)
     tw_pv_put(o, "container", container(c));
     tw_pv_put(o, "locale", locale(c));
     tw_pv_put(o, "compilers", compilers(c));
+    tw_pv_put(o, "topology", tw_pv_topology(c));
     return o;
 }

@@ -90,6 +90,11 @@ struct tw_dcp;
 int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct twin_error *err); /* takes folder; *out is to be freed after an error, too */
 void tw_dcp_free(struct tw_dcp *d);
 int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err);
+struct tw_folder;
+int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count, struct tw_folder **out, struct twin_error *err); /* *out as above */
+void tw_folder_free(struct tw_folder *d);
+int tw_folder_read(struct tw_folder *d, const struct twin_tensors_entry *e, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err);
+/* TWIN_EUNSUPPORTED: none of these formats. */
 int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err);
 enum twin_dtype tw_torch_type(const char *name); /* TWIN_BYTES: none that is known */
 void tw_torch_append_key(struct tw_buf *b, const char *s, uint32_t n);

@@ -32,7 +32,8 @@ struct twin_tensors {
     struct twin_tensors_value *value;
     size_t values, value_room;
     bool wants_values;
-    struct tw_dcp *dcp;
+    struct tw_dcp *dcp;       /* a folder's: the files behind the list */
+    struct tw_folder *folder;
     const char **skipped;
     size_t skipped_count;
     size_t *by_place; /* hash table of first entries, index + 1, by what they show */
@@ -276,7 +277,7 @@ static int list_zip(struct twin_tensors *f, struct twin_error *err)
         f->kind = TWIN_TENSORS_NPZ;
         rc = tw_npz_list(f, &z, err);
     } else {
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: a zip file that is neither a PyTorch checkpoint (no data.pkl in it) nor .npz (no .npy in it)", f->source.name);
+        rc = twin_error_set(err, TWIN_EUNSUPPORTED, "%s: a zip file that is neither a PyTorch checkpoint (no data.pkl in it) nor .npz (no .npy in it)", f->source.name);
     }
     tw_zip_free(&z);
     return rc;
@@ -291,7 +292,7 @@ static int unknown(const struct tw_source *s, const unsigned char *b, size_t n, 
                         : n >= 4 && memcmp(b, "TWV1", 4) == 0       ? "recorded values of a transplant, which twinrun alone reads"
                         : n >= 2 && b[0] == '#' && b[1] == '!'      ? "a script"
                                                                     : "something else";
-    return twin_error_set(err, TWIN_EFORMAT, "%s: expected .npy, .npz, .safetensors or a PyTorch checkpoint, found %s", s->name, found);
+    return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: expected .npy, .npz, .safetensors or a PyTorch checkpoint, found %s", s->name, found);
 }
 
 static int list(struct twin_tensors *f, struct twin_error *err)
@@ -311,7 +312,7 @@ static int list(struct twin_tensors *f, struct twin_error *err)
         f->kind = TWIN_TENSORS_TORCH_LEGACY;
         return tw_torch_legacy_list(f, err);
     }
-    if (n >= 10 && start[8] == '{') {
+    if (n >= 10 && start[8] == '{' && (tw_le32(start + 4) == 0 || tw_ends(f->source.name, ".safetensors"))) { /* a header has at most 1e8 bytes */
         f->kind = TWIN_TENSORS_SAFETENSORS;
         return tw_safetensors_list(f, err);
     }
@@ -357,6 +358,23 @@ static int open_folder(const char *path, int fd, bool values, struct twin_tensor
     f->kind = TWIN_TENSORS_TORCH_DISTRIBUTED;
     f->wants_values = values;
     int rc = f->source.name ? tw_dcp_list(f, fd, &f->dcp, err) : (close(fd), twin_error_set(err, TWIN_ENOMEM, "%s: no memory", path));
+    if (rc)
+        twin_tensors_close(f);
+    else
+        *out = f;
+    return rc;
+}
+
+int twin_tensors_open_folder(const char *dir, const struct twin_tensors_file *file, size_t count, struct twin_tensors **out, struct twin_error *err)
+{
+    struct twin_tensors *f = tw_calloc(1, sizeof *f);
+    *out = NULL;
+    if (!f)
+        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", dir);
+    f->source = (struct tw_source){.fd = -1, .name = tw_arena_text(f, dir, strlen(dir))};
+    f->kind = TWIN_TENSORS_FOLDER;
+    f->wants_values = true;
+    int rc = f->source.name ? tw_folder_list(f, file, count, &f->folder, err) : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", dir);
     if (rc)
         twin_tensors_close(f);
     else
@@ -415,6 +433,7 @@ void twin_tensors_close(struct twin_tensors *f)
     if (f->source.fd >= 0 && !f->source.borrowed)
         close(f->source.fd);
     tw_dcp_free(f->dcp);
+    tw_folder_free(f->folder);
     tw_unpack_free(f->unpack);
     tw_free(f->whole);
     tw_free(f->tensor);
@@ -437,7 +456,7 @@ enum twin_tensors_kind twin_tensors_kind(const struct twin_tensors *f)
 
 const char *twin_tensors_kind_name(enum twin_tensors_kind kind)
 {
-    static const char *const names[] = {".npy", ".npz", "safetensors", "PyTorch", "PyTorch, old format", "torch.distributed.checkpoint"};
+    static const char *const names[] = {".npy", ".npz", "safetensors", "PyTorch", "PyTorch, old format", "torch.distributed.checkpoint", "folder"};
     return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
 }
 
@@ -550,6 +569,8 @@ int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t
         return 0;
     if (f->dcp)
         return tw_dcp_read(f->dcp, e, i, first, n, out, err);
+    if (f->folder)
+        return tw_folder_read(f->folder, e, i, first, n, out, err);
     if (s->strides) {
         rc = hold(f, i, err);
         if (rc == 0)

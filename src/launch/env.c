@@ -110,7 +110,8 @@ static const char *const protocol[] = {
     "TWINRUN_RUN_DIR",    "TWINRUN_RUN_ID",       "TWINRUN_LEVEL",           "TWINRUN_WINDOW",
     "TWINRUN_STEPS",      "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
     "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR",     "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
-    "TWINRUN_ZOOM_OP",    "TWINRUN_TRANSPLANT",   "TWINRUN_HOT_LIB",         "TWINRUN_LEDGER", /* it may hold a password */
+    "TWINRUN_ZOOM_OP",    "TWINRUN_TRANSPLANT",   "TWINRUN_HOT_LIB",         "TWINRUN_TELEMETRY",
+    "TWINRUN_LEDGER", /* it may hold a password */
 };
 
 /* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working folder and are kept. */
@@ -198,6 +199,8 @@ static int protocol_options(struct tw_env *e, const struct twin_launch_options *
         rc = set_number(e, "TWINRUN_SKETCH_EVERY", o->sketch_every, err);
     if (rc == 0 && o->lossless)
         rc = tw_env_set(e, "TWINRUN_LOSSLESS", "1", err);
+    if (rc == 0 && o->no_telemetry)
+        rc = tw_env_set(e, "TWINRUN_TELEMETRY", "0", err);
     return rc;
 }
 

@@ -126,7 +126,7 @@ static int make_run_folder(struct launch *l)
         if (!run->dir)
             tw_free(dir);
     }
-    static const char *const below[] = {"ranks", "worlds"};
+    static const char *const below[] = {"ranks", "worlds", "telemetry"};
     for (size_t i = 0; rc == 0 && i < sizeof below / sizeof below[0]; i++) {
         char *path = tw_path_join(run->dir, below[i]);
         rc = !path ? no_memory(l->err) : mkdir(path, 0777) != 0 ? refuse_home(l, path) : 0;
@@ -340,6 +340,8 @@ static int start_job(struct launch *l, const sigset_t *wanted)
         job->input.child_fd = -1;
     }
     tw_tree_set_main(job->tree, job->spawn.pid, l->o->argv);
+    if (l->o->agents && !l->o->no_telemetry)
+        job->host = tw_host_open(l->run->dir, job->spawn.pid, job->start_ns);
     if (l->watched && l->o->watcher->started)
         l->o->watcher->started(l->o->watcher->user, job->spawn.pid);
     return 0;
@@ -521,6 +523,7 @@ static void free_launch(struct launch *l, bool failed)
         close(job->progress_fd);
     tw_spawn_end(&job->spawn);
     tw_tree_free(job->tree);
+    tw_host_close(job->host);
     tw_snapshot_free(l->before);
     tw_agent_cleanup(&l->agent, false);
     tw_env_free(&l->env);

@@ -13,6 +13,7 @@
  *   files.c      which files the job wrote          scratch.c    a copy of the working folder
  *   own.c        our own signals and descriptors    progress.c   the agents' progress file
  *   run_save.c, run_load.c, home.c                  the run folder
+ *   host.c       counters of the machine
  *   redact.c     secrets out of what is written     (what is one: base/secret.c)
  *
  * Order of events, which the rest relies on: everything that can fail for our own reasons (folder, streams, snapshot,
@@ -171,6 +172,8 @@ struct tw_proc {
     pid_t pid, ppid, pgrp;
     char state;
     uint64_t start; /* clock ticks since boot */
+    uint64_t cpu_ticks; /* of all its threads */
+    uint32_t threads;
     int mark;       /* the table's */
 };
 int tw_proc_read_small(const char *path, char *out, size_t room); /* bytes, NUL behind them; -1 */
@@ -191,7 +194,17 @@ uint32_t tw_tree_armed(struct tw_tree *t);
 enum tw_kill_scope { TW_KILL_ALL, TW_KILL_GROUP, TW_KILL_OTHERS }; /* in our process group; outside of it */
 void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope); /* parents before children */
 int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *err); /* fills run->processes */
+/* Processor time of the job's processes, of those that have ended as it was when they were last seen; how many live. */
+struct tw_tree_usage { uint64_t cpu_ticks; uint32_t processes, threads; };
+void tw_tree_usage(struct tw_tree *t, struct tw_tree_usage *out);
 void tw_tree_free(struct tw_tree *t);
+
+/* ---- counters of the machine (host.c). All take NULL: nothing is sampled then. */
+struct tw_host;
+struct tw_host *tw_host_open(const char *run_dir, pid_t job, uint64_t now);
+void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool last); /* when it is due, or the last time */
+uint64_t tw_host_due_ns(const struct tw_host *h);
+void tw_host_close(struct tw_host *h);
 
 /* ---- files (files.c, scratch.c) */
 enum { TW_FILES_MAX = 20000, TW_FILES_DEPTH = 16 };
@@ -231,6 +244,7 @@ struct tw_job {
     struct tw_stream stream[2];
     struct tw_input input;
     struct tw_tree *tree;
+    struct tw_host *host;    /* NULL: no telemetry */
     int progress_fd, signal_fd;
     uint64_t start_ns, end_ns;
     int exec_errno;          /* of a failed exec */

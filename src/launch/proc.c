@@ -35,8 +35,14 @@ bool tw_proc_stat(pid_t pid, struct tw_proc *out)
     if (!p || sscanf(p + 1, " %c %d %d", &out->state, &out->ppid, &out->pgrp) != 3)
         return false;
     p++;
-    for (int field = 2; field < 21 && p; field++) /* p stands before field 3 */
+    out->cpu_ticks = out->threads = 0;
+    for (int field = 2; field < 21 && p; field++) { /* p stands before field 3 */
+        if (field == 13 || field == 14) /* user and system time are 14 and 15 */
+            out->cpu_ticks += strtoull(p + 1, NULL, 10);
+        else if (field == 19)
+            out->threads = (uint32_t)strtoul(p + 1, NULL, 10);
         p = strchr(p + 1, ' ');
+    }
     out->pid = pid;
     out->start = p ? strtoull(p + 1, NULL, 10) : 0;
     out->mark = 0;

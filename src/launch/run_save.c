@@ -186,12 +186,24 @@ static void put_hold(struct builder *b, json_t *o, const char *name, const struc
     put(b, o, name, v);
 }
 
-static json_t *factors(struct builder *b, const struct twin_run *run)
+/* What the agents were to hold still or shake, in their own words: a replay says the same to them. */
+static json_t *asked_of_agents(struct builder *b, const struct tw_env *env)
+{
+    static const char *const names[] = {"TWINRUN_FACTORS", "TWINRUN_PINS", "TWINRUN_HELD"};
+    json_t *o = checked(b, json_object());
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (tw_env_get(env, names[i]))
+            put(b, o, names[i], tw_json_bytes(tw_env_get(env, names[i])));
+    return o;
+}
+
+static json_t *factors(struct builder *b, const struct twin_run *run, const struct tw_env *env)
 {
     json_t *o = checked(b, json_object());
     put_hold(b, o, "aslr", &run->aslr, -1);
     put_hold(b, o, "affinity", &run->affinity, run->cpu);
     put_hold(b, o, "hot", &run->hot, -1);
+    put(b, o, "agents", asked_of_agents(b, env));
     return o;
 }
 
@@ -229,6 +241,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, o, "window", json_pack("[I,I]", (json_int_t)x->o->window_first, (json_int_t)x->o->window_last));
     put(b, o, "max_steps", json_integer(run->max_steps));
     put(b, o, "sketch_every", json_integer(x->o->sketch_every));
+    put(b, o, "telemetry", json_boolean(x->o->agents && !x->o->no_telemetry));
     put(b, o, "lossless", json_boolean(x->o->lossless));
     put(b, o, "agents", json_boolean(run->agents));
     json_t *agent = checked(b, json_object());
@@ -239,7 +252,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, agent, "load_s", json_real(run->agent_load_s));
     put(b, o, "agent", agent);
     put(b, o, "env", kept_environment(b, x->env, x->redactor));
-    put(b, o, "factors", factors(b, run));
+    put(b, o, "factors", factors(b, run, x->env));
     put(b, o, "data", data(b, run));
     put(b, o, "notes", strings(b, run->notes, run->note_count));
 }

@@ -61,6 +61,7 @@ static void reap(struct tw_job *job, uint64_t now)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         if (pid != job->spawn.pid || job->ended)
             continue;
+        tw_host_sample(job->host, job->tree, now, true);
         job->ended = true;
         job->end_ns = now;
         job->status = status;
@@ -134,6 +135,8 @@ static void sample(struct tw_job *job, uint64_t now)
     if (force)
         job->next_look_ns = now + 20 * MS;
     tw_tree_sample(job->tree, force);
+    if (!job->ended)
+        tw_host_sample(job->host, job->tree, now, false);
 }
 
 static void move_stopping_on(struct tw_job *job, uint64_t now)
@@ -168,6 +171,8 @@ static bool finished(struct tw_job *job, uint64_t now)
 static int patience(const struct tw_job *job, uint64_t now)
 {
     uint64_t due = job->next_tick_ns;
+    if (!job->ended && tw_host_due_ns(job->host) < due)
+        due = tw_host_due_ns(job->host);
     if (job->stop != TW_STOP_NO && job->kill_ns == 0 && job->stop_ns + job->grace_ns < due)
         due = job->stop_ns + job->grace_ns;
     if (job->ended || job->kill_ns != 0)

@@ -25,6 +25,7 @@ enum {
 struct seen {
     pid_t pid, ppid;
     uint64_t start;    /* clock ticks since boot */
+    uint64_t cpu_ticks; /* so far, as last seen */
     uint64_t image_ns; /* when this argv was first seen */
     char *argv;
     char *why;
@@ -348,6 +349,25 @@ void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
         s->argv = tw_strndup(text, used);
     if (s)
         s->image_ns = tw_monotonic_ns();
+}
+
+void tw_tree_usage(struct tw_tree *t, struct tw_tree_usage *out)
+{
+    *out = (struct tw_tree_usage){.cpu_ticks = 0};
+    for (size_t i = 0; i < t->now_count; i++) {
+        struct tw_proc line;
+        if (!tw_proc_stat(t->now[i].pid, &line) || line.start != t->now[i].start)
+            continue;
+        struct seen *s = seen_of(t, line.pid, line.start, NULL);
+        if (s)
+            s->cpu_ticks = line.cpu_ticks;
+        if (line.state == 'Z')
+            continue;
+        out->processes++;
+        out->threads += line.threads;
+    }
+    for (size_t i = 0; i < t->seen_count; i++)
+        out->cpu_ticks += t->seen[i].cpu_ticks;
 }
 
 uint32_t tw_tree_alive(const struct tw_tree *t)

@@ -48,6 +48,7 @@ char *tw_pk_python_version(const char *python); /* what that interpreter says it
 const char *tw_pk_text(const json_t *object, const char *key); /* NULL: none, or no text */
 json_t *tw_pk_at(const json_t *object, const char *const *keys); /* through objects; NULL-terminated */
 #define TW_PK_AT(object, ...) tw_pk_at(object, (const char *const[]){__VA_ARGS__, NULL})
+bool tw_pk_is_of_pins(const char *name); /* a variable in which agents are told what to hold still */
 json_t *tw_pk_printable(const char *s);
 char *tw_pk_dump(const json_t *value, size_t *n); /* indented, sorted, newline at the end; malloc'ed */
 int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err); /* a JSON object of a package */

@@ -289,22 +289,43 @@ static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
     return count;
 }
 
-/* What `twinrun run` held still inside the processes (lines "effect.ID TAB pin ..." of the file factors) is not held by a replay: the program has to. */
-static void look_for_pins(struct tw_pack *p, json_t *area)
+/* "seed.torch=pin:7,..." states a seed, and so does "entropy=pin:7". */
+static void seeds_of_pins(struct tw_pack *p, json_t *list, const char *pins)
+{
+    for (const char *at = pins; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+        const size_t n = strcspn(at, "="), length = strcspn(at, ",");
+        char value[32];
+        if (length <= n + 5 || !tw_starts(at + n, "=pin:") || !(tw_starts(at, "seed.") || tw_starts(at, "entropy=")))
+            continue;
+        snprintf(value, sizeof value, "%.*s", (int)(length - n - 5), at + n + 5);
+        stated(p, list, "pin", at, n, value);
+    }
+}
+
+/* What `twinrun run` held still inside the processes: a replay asks the agents for the same. Runs of before 0.1 named it only in their file factors
+ * (lines "effect.ID TAB pin ..."): the program has to hold it then. */
+static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
 {
     static const char key[] = "\teffect.";
+    json_t *agents = TW_PK_AT(p->run_json, "factors", "agents"), *v;
     struct tw_buf names = {0};
     char *text = NULL, *path = tw_path_join(p->run->dir, "factors");
+    const char *name;
     size_t n = 0;
-    if (path && tw_read_file(path, (size_t)64 << 20, &text, &n, NULL) == 0)
+    json_object_foreach(agents, name, v)
+        if (tw_pk_is_of_pins(name) && json_is_string(v)) {
+            tw_pk_put(&p->failed, set, name, json_incref(v));
+            seeds_of_pins(p, list, json_string_value(v));
+        }
+    if (!agents && path && tw_read_file(path, (size_t)64 << 20, &text, &n, NULL) == 0)
         for (const char *at = text; (at = strstr(at, key));) {
             at += sizeof key - 1;
             size_t id = strcspn(at, "\t\n");
-            char *name = tw_printf(" %.*s,", (int)(id < 40 ? id : 40), at);
-            if (name && tw_starts(at + id, "\tpin") && !(names.data && strstr(names.data, name)))
-                tw_buf_puts(&names, name);
-            p->failed |= !name;
-            tw_free(name);
+            char *one = tw_printf(" %.*s,", (int)(id < 40 ? id : 40), at);
+            if (one && tw_starts(at + id, "\tpin") && !(names.data && strstr(names.data, one)))
+                tw_buf_puts(&names, one);
+            p->failed |= !one;
+            tw_free(one);
         }
     if (names.len)
         tw_pk_missing(&p->failed, area, "the run was made under pins of twinrun run (%.*s); a replay does not set them: set them in the program", (int)names.len - 2, names.data + 1);
@@ -323,16 +344,15 @@ int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
     json_array_foreach(TW_PK_AT(p->provenance, "config", "files"), i, file)
         if (tw_pk_text(file, "path"))
             seeds_of_file(p, list, tw_pk_text(file, "path"));
-    size_t said = json_array_size(list), seen = put_generators(p, area, &ranks);
     json_t *set = variables(p, area, true);
-    size_t vars = json_object_size(set);
+    put_pins(p, area, set, list);
+    size_t said = json_array_size(list), seen = put_generators(p, area, &ranks), vars = json_object_size(set);
     char first[100] = "none stated";
     if (said)
         snprintf(first, sizeof first, "%.60s = %.30s", tw_pk_text(json_array_get(list, 0), "where"), tw_pk_text(json_array_get(list, 0), "value"));
     tw_pk_put(&p->failed, area, "stated", list);
     tw_pk_put(&p->failed, area, "variables", set);
     tw_pk_holds(&p->failed, area, "%s; generators' states recorded on %zu of %zu rank%s; %zu variable%s", first, seen, ranks, ranks == 1 ? "" : "s", vars, vars == 1 ? "" : "s");
-    look_for_pins(p, area);
     if (!said && (seen == 0 || seen < ranks))
         tw_pk_missing(&p->failed, area, "no seed is stated in the command or its configuration, and the states of the random generators were %s",
                       seen ? "not recorded on every rank" : "not recorded");

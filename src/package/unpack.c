@@ -213,7 +213,7 @@ static bool name_ok(const char *name)
         if (!isalnum((unsigned char)*p) && *p != '_')
             return false;
     /* What decides about numbers; not what decides which code is loaded. */
-    return n && n < 200 && !isdigit((unsigned char)name[0]) && tw_secret_variable_kept(name, n) && !tw_starts(name, "LD_") && strcmp(name, "PATH") != 0 && strcmp(name, "PYTHONHOME") != 0 &&
+    return n && n < 200 && !isdigit((unsigned char)name[0]) && (tw_secret_variable_kept(name, n) || tw_pk_is_of_pins(name)) && !tw_starts(name, "LD_") && strcmp(name, "PATH") != 0 && strcmp(name, "PYTHONHOME") != 0 &&
            strcmp(name, "TWINRUN_HOME") != 0;
 }
 

@@ -32,6 +32,11 @@ json_t *tw_pk_at(const json_t *object, const char *const *keys)
     return at;
 }
 
+bool tw_pk_is_of_pins(const char *name)
+{
+    return strcmp(name, "TWINRUN_FACTORS") == 0 || strcmp(name, "TWINRUN_PINS") == 0 || strcmp(name, "TWINRUN_HELD") == 0;
+}
+
 json_t *tw_pk_printable(const char *s)
 {
     char *safe = tw_printable(s, strlen(s));

@@ -261,4 +261,67 @@ def test_hostile_distributed_checkpoints(twinrun, tmp_path):
     (tmp_path / "evil" / ".metadata").write_bytes(pickle.dumps(Evil()))
     assert twinrun("digest", str(tmp_path / "evil")).rc == 2 and not (tmp_path / "ran").exists()
     (tmp_path / "none").mkdir()
-    assert "another folder" in twinrun("digest", str(tmp_path / "none")).err
+    assert "expected tensors, found none in the 0 files" in twinrun("digest", str(tmp_path / "none")).err
+
+
+# ---------------------------------------------------------------- plain folders
+
+def checkpoint(folder, state):
+    """As trainers leave one: weights, optimizer, settings, a log."""
+    (folder / "optim").mkdir(parents=True)
+    save_file({"w": state["w"], "b": state["b"]}, folder / "model.safetensors", metadata={"format": "pt"})
+    torch.save({"step": 3, "moment": state["large"]}, folder / "optim" / "rank0.pt")
+    (folder / "config.json").write_text('{"layers": 2}')
+    (folder / "run.log").write_bytes(b"loss 1.5\n" * 9)
+    return folder
+
+
+def test_plain_folder(digest, twinrun, tmp_path):
+    state = tensors()
+    a, b = checkpoint(tmp_path / "a", state), checkpoint(tmp_path / "b", state)
+    inside = {"model.safetensors/w": state["w"], "model.safetensors/b": state["b"], "optim/rank0.pt/moment": state["large"]}
+    item, = digest(a)["items"]
+    assert item["format"] == "folder" and item["content"] == content_digest(inside)
+    torch.save({"moment": state["large"], "step": 3}, b / "optim" / "rank0.pt", _use_new_zipfile_serialization=False)  # other bytes, same tensors
+    same = digest(a, b)
+    assert same["outcome"] == "same" and same["value_differences"] == [] and same["items"][0]["file"] != same["items"][1]["file"]
+    (b / "config.json").write_text('{"layers": 3}')
+    torch.save({"moment": state["large"], "step": 4}, b / "optim" / "rank0.pt")
+    values = {d["name"]: (d["a"]["value"], d["b"]["value"]) for d in digest(a, b)["value_differences"]}
+    assert values == {"config.json": tuple("sha256:" + hashlib.sha256(t).hexdigest() for t in (b'{"layers": 2}', b'{"layers": 3}')), "optim/rank0.pt/step": (3, 4)}
+    assert "what is no tensor differs" in twinrun("digest", str(a), str(b)).out
+    state["large"][5, 7] += 1
+    torch.save({"step": 3, "moment": state["large"]}, b / "optim" / "rank0.pt")
+    numpy.save(b / "extra.npy", numpy.zeros(3))
+    r = digest(a, b)
+    assert [(d["name"], d["changed"]) for d in r["differences"]] == [("extra.npy/array", None), ("optim/rank0.pt/moment", 1)]
+
+
+def test_a_model_in_several_files_is_one_model(digest, twinrun, tmp_path):
+    """Hugging Face's layout: the index says which file has which tensor; where the cuts are does not count."""
+    import json
+    state, whole = tensors(), tmp_path / "model.safetensors"
+    save_file(state, whole)
+    names = sorted(state)
+    for cut in (2, 5):
+        folder = tmp_path / f"cut-{cut}"
+        folder.mkdir()
+        files = {f"model-{i + 1:05}-of-00002.safetensors": part for i, part in enumerate((names[:cut], names[cut:]))}
+        for file, part in files.items():
+            save_file({n: state[n] for n in part}, folder / file)
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {n: file for file, part in files.items() for n in part}}))
+        r = digest(folder, whole)
+        assert r["outcome"] == "same" and r["items"][0]["content"] == content_digest(state)
+    save_file({names[0]: state[names[0]]}, folder / "model-00002-of-00002.safetensors")
+    assert f"two files hold a tensor {names[0]}" in twinrun("digest", str(folder)).err
+
+
+def test_damaged_and_odd_folders(twinrun, tmp_path):
+    folder = checkpoint(tmp_path / "f", tensors())
+    (folder / "odd.index.json").write_text("{" * 5000)     # no index: a file like others
+    (folder / "notes.pkl").write_bytes(b"\x80\x04cos\nsystem\n(S'touch ran'\ntR.")
+    assert twinrun("digest", str(folder)).rc == 0 and not (folder / "ran").exists()
+    cut = (folder / "model.safetensors").read_bytes()[:-4]
+    (folder / "model.safetensors").write_bytes(cut)
+    r = twinrun("digest", str(folder))
+    assert r.rc == 2 and "model.safetensors" in r.err and "Traceback" not in r.err

@@ -437,9 +437,35 @@ def test_a_folder_that_nobody_packed(twinrun, tmp_path):
     assert twinrun("audit", str(f), "--checklist", "other").rc == 2
 
 
-def test_pins_that_a_replay_does_not_set_are_named(twinrun, job):
+def test_pins_are_set_again(twinrun, python, job, tmp_path):
+    """A job that draws from the system's entropy and the clock repeats itself under pins only, here and in a replay."""
+    code = job[0]
+    (code / "drawn.py").write_text("import array, os, random, time\nimport twinrun\n"
+                                   "for step in range(3):\n"
+                                   "    twinrun.record('batch:x', array.array('d', os.urandom(8)))\n"
+                                   "    twinrun.record('weight:w', array.array('d', [time.time(), hash('a'), random.random()]))\n"
+                                   "    twinrun.step()\n")
+    git(code, "add", "."), git(code, "commit", "-qm", "draws")
+    assert twinrun("run", "-q", "--", python, "drawn.py").rc == 0
+    r = twinrun("audit", "last", "--json")
+    seeds = next(c for c in r.json["targets"][0]["checks"] if c["name"] == "seeds")
+    assert seeds["pass"] and "pin" in seeds["holds"], seeds
+    for name, rc in (("pinned", 0), ("free", 1)):
+        if name == "free":
+            assert twinrun("record", "-q", "--", python, "drawn.py").rc == 0
+        assert twinrun("pack", "last", "--data", "none", "--out", str(tmp_path / name)).rc in (0, 1)
+        again = twinrun("replay", str(tmp_path / name), "--environment", "here", "--python", python)
+        assert again.rc == rc, (name, again)
+
+
+def test_pins_of_old_runs_are_named(twinrun, job, home):
+    """Before the pins were kept, only the file `factors` named them: the program has to set them."""
     assert twinrun("snapshot", str(job[1])).rc == 0
     assert twinrun("run", "--pin", "all", "--data", "../images", "--", *COMMAND, "../images").rc == 0
+    path = max((home / "runs").iterdir()) / "run.json"
+    run = json.loads(path.read_text())
+    del run["factors"]["agents"]
+    path.write_text(json.dumps(run))
     r = twinrun("audit", "last", "--json")
     failed = [c for c in r.json["targets"][0]["checks"] if not c["pass"]]
     assert [c["name"] for c in failed] == ["seeds"] and "malloc" in failed[0]["missing"][0], r.out

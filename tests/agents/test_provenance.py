@@ -271,3 +271,20 @@ def test_a_search_keeps_no_secret_either(twinrun, work, home, script):
         twinrun("isolate", "-q", "--text", "--max-runs", "14", "--a", f"{sys.executable} draw.py --password plantedarm", "--b", f"DB_TOKEN=plantedarm {sys.executable} draw.py")
         searches = 2
     assert len(list((home / "searches").iterdir())) == searches and b"planted" not in everything(home)
+
+
+def test_topology(twinrun, work, home):
+    """hwloc's XML beside the record, without what names the host; libhwloc15 comes with Open MPI."""
+    import ctypes
+    import xml.etree.ElementTree as xml
+    try:
+        ctypes.CDLL("libhwloc.so.15")
+    except OSError:
+        pytest.skip("libhwloc.so.15 is not installed")
+    assert twinrun("record", "-q", "--", "true").rc == 0
+    folder = last(home)
+    said, text = record_of(folder)["environment"]["topology"], (folder / "topology.xml").read_bytes()
+    assert said["file"] == "topology.xml" and said["sha256"] == sha256(folder / "topology.xml") and said["hwloc"].startswith("2.")
+    root = xml.fromstring(text)
+    units = [o for o in root.iter("object") if o.get("type") == "PU"]
+    assert len(units) == os.cpu_count() and b"HostName" not in text and b"ProcessName" not in text

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TWIN_TELEMETRY_H
+#define TWIN_TELEMETRY_H
+/*
+ * How fast a run went, and what the machine did meanwhile: per process and step a duration and counters. Room: src/telemetry.
+ * Files: docs/format/telemetry.md. What is measured where, and why: docs/internals/telemetry.md. Nothing here says anything about bits.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
+
+/* Amounts that belong to a stretch of time, but for the levels. Of the process first, then of its machine. */
+enum twin_counter {
+    TWIN_COUNTER_CPU,          /* s, processor time of the process, all threads */
+    TWIN_COUNTER_WAIT,         /* s, in which the thread that ends the steps could run and had no processor */
+    TWIN_COUNTER_FAULTS,       /* pages */
+    TWIN_COUNTER_MAJOR_FAULTS, /* pages that came from a disk */
+    TWIN_COUNTER_PREEMPTED,    /* times a thread of it was taken off a processor */
+    TWIN_COUNTER_WAITS,        /* times a thread of it gave a processor up */
+    TWIN_COUNTER_RSS,          /* bytes; level */
+    TWIN_COUNTER_READ,         /* bytes from disks */
+    TWIN_COUNTER_WRITTEN,      /* bytes to disks */
+    TWIN_COUNTER_BUSY,         /* s, all processors together */
+    TWIN_COUNTER_OTHERS,       /* s of BUSY that were not the job's processes' */
+    TWIN_COUNTER_IOWAIT,       /* s */
+    TWIN_COUNTER_STEAL,        /* s, in which the hypervisor gave a processor to somebody else */
+    TWIN_COUNTER_THROTTLED,    /* s, in which the job's control group had used its quota up */
+    TWIN_COUNTER_CPU_STALL,    /* s, in which at least one task of the machine waited for a processor */
+    TWIN_COUNTER_IO_STALL,     /* s */
+    TWIN_COUNTER_MEMORY_STALL, /* s */
+    TWIN_COUNTER_NET,          /* bytes in and out, all interfaces but loopback */
+    TWIN_COUNTER_LOOPBACK,     /* bytes */
+    TWIN_COUNTER_RETRANSMITS,  /* TCP segments */
+    TWIN_COUNTER_DISK,         /* bytes read and written, all block devices */
+    TWIN_COUNTER_THERMAL,      /* times a core was slowed down because of its temperature */
+    TWIN_COUNTER_CLOCK,        /* Hz, mean over processors; level */
+    TWIN_COUNTER_RUNNABLE,     /* tasks that run or could; level */
+    TWIN_COUNTER_AVAILABLE,    /* bytes of memory; level */
+    TWIN_COUNTER_PROCESSES,    /* of the job; level */
+    TWIN_COUNTER_THREADS,      /* of the job; level */
+    TWIN_COUNTER_GPU_BUSY,     /* 0 to 1, mean over GPUs; level */
+    TWIN_COUNTER_GPU_CLOCK,    /* Hz, the slowest GPU's; level */
+    TWIN_COUNTER_GPU_POWER,    /* W, all GPUs; level */
+    TWIN_COUNTER_GPU_HEAT,     /* degrees Celsius, the hottest GPU's; level */
+    TWIN_COUNTER_GPU_SLOWED,   /* 1 when a GPU is held below its clock by heat or power, else 0; level */
+    TWIN_COUNTERS
+};
+
+struct twin_counter_info {
+    const char *name;  /* "run-queue wait" */
+    const char *key;   /* "wait_s": in JSON */
+    const char *unit;  /* "s", "bytes", "Hz", "": a count */
+    bool level;        /* else an amount, which adds up over rows */
+};
+const struct twin_counter_info *twin_counter_info(enum twin_counter c); /* NULL for no counter */
+
+/* One row stands for the steps first .. first + steps - 1; more than one where steps are shorter than rows may be. */
+struct twin_telemetry_row {
+    uint32_t first, steps;
+    double start_s;               /* since the first row of the run, any process's */
+    double seconds;               /* of all its steps together */
+    double value[TWIN_COUNTERS];  /* NaN: not known */
+};
+struct twin_telemetry_process {
+    int rank, world, pid;
+    char role[64], host[65];      /* "main"; "child 2" */
+    struct twin_telemetry_row *row;  /* by time. The first one holds what a process does once: compare without it */
+    size_t rows;
+    uint32_t steps;               /* finished, as far as rows tell */
+};
+struct twin_telemetry {
+    struct twin_telemetry_process *process; /* by rank, then by the time of the first row; those without a step are left out */
+    size_t processes;
+    bool host;                    /* counters of the launcher's machine were found */
+    uint32_t cpus;                /* processors online there; 0: not known */
+};
+
+/* Reads <run_dir>/telemetry. A last line that was cut off is passed over; more than 32,768 rows of a process are merged in pairs.
+ * TWIN_ENOENT: the run has none (made by an older twinrun, with --no-telemetry, or no step ended); TWIN_EFORMAT: not such files (path and line are
+ * named); TWIN_EVERSION; TWIN_ELIMIT: larger than any that twinrun writes; TWIN_EIO; TWIN_ENOMEM. */
+int twin_telemetry_load(const char *run_dir, struct twin_telemetry **out, struct twin_error *err);
+void twin_telemetry_free(struct twin_telemetry *t);
+
+/* The process of a rank that made most steps; NULL when the rank has none. */
+const struct twin_telemetry_process *twin_telemetry_rank(const struct twin_telemetry *t, int rank);
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the files of docs/format/telemetry.md: any bytes give a table or an error that names the line. */
+#include "telemetry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_MAX = 65536, TABLES_MAX = 1024, WORDS_MAX = TW_TABLE_COLUMNS + 2 };
+#define FILE_BYTES_MAX ((size_t)64 << 20)
+#define MAGIC "twinrun.telemetry/"
+
+struct reader { const char *path; size_t line; struct twin_error *err; };
+
+static int wrong(const struct reader *r, int code, const char *expected, const char *found)
+{
+    char *safe = tw_printable(found, strnlen(found, 60));
+    int rc = twin_error_set(r->err, code, "%s, line %zu: expected %s, found '%s'", r->path, r->line, expected, safe ? safe : "?");
+    tw_free(safe);
+    return rc;
+}
+
+/* Cuts the line at its tabs. More words than fit are an error of the caller's. */
+static size_t words(char *line, char *word[WORDS_MAX])
+{
+    size_t n = 0;
+    for (char *at = line; at && n < WORDS_MAX; n++) {
+        word[n] = at;
+        at = strchr(at, '\t');
+        if (at)
+            *at++ = '\0';
+    }
+    return n;
+}
+
+static int small(const struct reader *r, const char *s, const char *what, int *out)
+{
+    uint64_t v;
+    if (tw_parse_u64(s, INT32_MAX, &v) != 0)
+        return wrong(r, TWIN_EFORMAT, what, s);
+    *out = (int)v;
+    return 0;
+}
+
+static int header(struct reader *r, char *line, struct tw_table *t)
+{
+    char *w[WORDS_MAX];
+    size_t n = words(line, w);
+    if (!tw_starts(w[0], MAGIC))
+        return wrong(r, TWIN_EFORMAT, "a header that begins with " MAGIC "1", w[0]);
+    if (strcmp(w[0], MAGIC "1") != 0)
+        return wrong(r, TWIN_EVERSION, MAGIC "1, the version that this twinrun reads (a later twinrun wrote the file)", w[0]);
+    bool process = n == 7 && strcmp(w[1], "process") == 0;
+    if (!process && !(n == 3 && (strcmp(w[1], "host") == 0 || strcmp(w[1], "gpus") == 0)))
+        return wrong(r, TWIN_EFORMAT, "process HOST RANK WORLD PID ROLE, host HOST or gpus HOST", n > 1 ? w[1] : "");
+    t->kind = process ? TW_TABLE_PROCESS : strcmp(w[1], "host") == 0 ? TW_TABLE_HOST : TW_TABLE_GPUS;
+    snprintf(t->host, sizeof t->host, "%s", w[2]);
+    int rc = process ? small(r, w[3], "a rank", &t->rank) : 0;
+    if (rc == 0 && process)
+        rc = small(r, w[4], "a number of ranks", &t->world);
+    if (rc == 0 && process)
+        rc = small(r, w[5], "a process id", &t->pid);
+    if (process)
+        snprintf(t->role, sizeof t->role, "%s", w[6]);
+    t->stride = 1;
+    return rc;
+}
+
+static int column_names(struct reader *r, char *line, struct tw_table *t)
+{
+    char *w[WORDS_MAX];
+    size_t n = words(line, w);
+    if (n < 2 || n > TW_TABLE_COLUMNS + 1 || strcmp(w[0], "t_ns") != 0)
+        return wrong(r, TWIN_EFORMAT, "names of 1 to 48 columns behind t_ns", w[0]);
+    for (size_t i = 1; i < n; i++) {
+        if (!(t->column[i - 1] = tw_strdup(w[i])))
+            return twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+        t->columns = i;
+    }
+    return 0;
+}
+
+/* Drops every second row: what is left are sums still, over twice the time. */
+static void thin(struct tw_table *t)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->rows; i += 2, kept++) {
+        t->t_ns[kept] = t->t_ns[i];
+        memmove(t->cell + kept * t->columns, t->cell + i * t->columns, t->columns * sizeof *t->cell);
+    }
+    t->rows = kept;
+    t->stride *= 2;
+}
+
+static int make_room(struct reader *r, struct tw_table *t)
+{
+    if (t->rows & (t->rows - 1)) /* grows when the count is a power of two */
+        return 0;
+    size_t room = t->rows ? t->rows * 2 : 1;
+    uint64_t *times = tw_reallocarray(t->t_ns, room, sizeof *times);
+    if (times)
+        t->t_ns = times;
+    uint64_t *cells = times ? tw_reallocarray(t->cell, room * t->columns, sizeof *cells) : NULL;
+    if (!cells)
+        return twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+    t->cell = cells;
+    return 0;
+}
+
+/* in_file: number of this row in the file, from 0. The last row stays provisional: one that is not due replaces it. */
+static int row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
+{
+    char *w[WORDS_MAX];
+    uint64_t now;
+    if (words(line, w) != t->columns + 1 || tw_parse_u64(w[0], UINT64_MAX, &now) != 0)
+        return wrong(r, TWIN_EFORMAT, "a time and a number or - for each column", w[0]);
+    if (t->rows && now < t->t_ns[t->rows - 1])
+        return wrong(r, TWIN_EFORMAT, "times that do not go backwards", w[0]);
+    bool replaces = t->rows > 1 && (in_file - 1) % t->stride != 0;
+    if (t->rows == ROWS_MAX && !replaces) {
+        thin(t); /* what was the last row is among those dropped */
+    }
+    int rc = replaces ? 0 : make_room(r, t);
+    if (rc)
+        return rc;
+    size_t at = replaces ? t->rows - 1 : t->rows++;
+    t->t_ns[at] = now;
+    for (size_t i = 0; i < t->columns; i++)
+        if (strcmp(w[i + 1], "-") == 0)
+            t->cell[at * t->columns + i] = TW_UNKNOWN;
+        else if (tw_parse_u64(w[i + 1], UINT64_MAX - 1, &t->cell[at * t->columns + i]) != 0)
+            return wrong(r, TWIN_EFORMAT, "a number or -", w[i + 1]);
+    return 0;
+}
+
+static int begin_table(const struct reader *r, struct tw_table **list, size_t *count)
+{
+    struct tw_table *grown = *count < TABLES_MAX ? tw_reallocarray(*list, *count + 1, sizeof **list) : NULL;
+    if (!grown)
+        return *count < TABLES_MAX ? twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path)
+                                   : twin_error_set(r->err, TWIN_ELIMIT, "%s: expected at most %d tables of telemetry in a run", r->path, TABLES_MAX);
+    *list = grown;
+    grown[(*count)++] = (struct tw_table){.kind = TW_TABLE_PROCESS};
+    return 0;
+}
+
+int tw_tables_read(const char *path, struct tw_table **list, size_t *count, struct twin_error *err)
+{
+    struct reader r = {.path = path, .err = err};
+    char *text = NULL, *end;
+    size_t bytes = 0, first = *count, rows = 0;
+    bool columns_next = false;
+    int rc = tw_read_file(path, FILE_BYTES_MAX, &text, &bytes, err);
+    /* A line without its end was cut off with the process that wrote it: not looked at. */
+    for (char *line = text; rc == 0 && (end = memchr(line, '\n', (size_t)(text + bytes - line))); line = end + 1) {
+        *end = '\0';
+        r.line++;
+        if (r.line == 1 || line[0] == 't') {
+            if (columns_next) {
+                rc = column_names(&r, line, &(*list)[*count - 1]);
+                columns_next = false;
+                continue;
+            }
+            rc = begin_table(&r, list, count);
+            if (rc == 0)
+                rc = header(&r, line, &(*list)[*count - 1]);
+            columns_next = true;
+            rows = 0;
+        } else if (columns_next) {
+            rc = wrong(&r, TWIN_EFORMAT, "the names of the columns", line);
+        } else {
+            rc = row(&r, line, &(*list)[*count - 1], rows++);
+        }
+    }
+    tw_free(text);
+    if (rc == 0 && columns_next && *count > first)
+        (*count)--; /* a header without its columns: nothing follows. It owns nothing yet */
+    return rc;
+}
+
+void tw_tables_free(struct tw_table *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < TW_TABLE_COLUMNS; k++)
+            tw_free(list[i].column[k]);
+        tw_free(list[i].t_ns);
+        tw_free(list[i].cell);
+    }
+    tw_free(list);
+}
+
+size_t tw_table_column(const struct tw_table *t, const char *name)
+{
+    for (size_t i = 0; i < t->columns; i++)
+        if (strcmp(t->column[i], name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+/* ---- values of the machine at times of the processes */
+
+/* Beyond the first and the last sample the value of that sample holds for so long. */
+#define EDGE_NS 1000000000ull
+
+/* The first row at or behind a time. */
+static size_t row_at(const struct tw_table *t, uint64_t ns)
+{
+    size_t low = 0, high = t->rows;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        if (t->t_ns[mid] < ns)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static double cell(const struct tw_table *t, size_t row, size_t column)
+{
+    uint64_t v = t->cell[row * t->columns + column];
+    return v == TW_UNKNOWN ? NAN : (double)v;
+}
+
+/* Linear between the known samples on both sides, which may be some rows away. */
+static double at(const struct tw_table *t, size_t column, uint64_t ns)
+{
+    enum { LOOK = 64 };
+    size_t right = row_at(t, ns), left = right;
+    for (int k = 0; k < LOOK && right < t->rows && isnan(cell(t, right, column)); k++)
+        right++;
+    for (int k = 0; k < LOOK && left > 0 && isnan(cell(t, left - 1, column)); k++)
+        left--;
+    double l = left > 0 ? cell(t, left - 1, column) : NAN, r = right < t->rows ? cell(t, right, column) : NAN;
+    if (isnan(l) && isnan(r))
+        return NAN;
+    if (isnan(l))
+        return t->t_ns[right] - ns <= EDGE_NS ? r : NAN;
+    uint64_t from = t->t_ns[left - 1];
+    if (isnan(r))
+        return ns - from <= EDGE_NS ? l : NAN;
+    return t->t_ns[right] == from ? r : l + (r - l) * (double)(ns - from) / (double)(t->t_ns[right] - from);
+}
+
+double tw_table_amount(const struct tw_table *t, const char *column, uint64_t a, uint64_t b)
+{
+    size_t c = tw_table_column(t, column);
+    if (c == SIZE_MAX || t->rows < 2 || b <= t->t_ns[0] || a >= t->t_ns[t->rows - 1])
+        return NAN;
+    double d = at(t, c, b) - at(t, c, a);
+    return d >= 0 ? d : NAN; /* a counter that was set back */
+}
+
+double tw_table_level(const struct tw_table *t, const char *column, uint64_t a, uint64_t b)
+{
+    size_t c = tw_table_column(t, column), n = 0;
+    double sum = 0;
+    if (c == SIZE_MAX || t->rows == 0)
+        return NAN;
+    for (size_t i = row_at(t, a); i < t->rows && t->t_ns[i] <= b; i++)
+        if (!isnan(cell(t, i, c))) {
+            sum += cell(t, i, c);
+            n++;
+        }
+    return n ? sum / (double)n : at(t, c, a + (b - a) / 2);
+}
