@@ -2,12 +2,12 @@
 // @ts-check
 /*
  * A matrix of up to some million cells on one canvas. Each draw visits the cells in view once and writes every pixel once, so no level of
- * detail is kept: what shares a pixel is reduced to the largest code, which is the worst (include/twin/page.h).
+ * detail is kept: what shares a pixel is reduced to the largest code, which is the worst (include/twin/field.h).
  */
 
-const NONE = 0, EQUAL = 1, GAP = 2, DIFFERS = 3, ONE_SIDE = 4, VALUES = 16, NOT_FINITE = 65535;
+const NONE = 0, EQUAL = 1, LEFT_OUT = 2, GAP = 3, DIFFERS = 4, ONE_SIDE = 5, VALUES = 16, NOT_FINITE = 65535;
 const DECADES = 40, LEFT_MAX = 230, BOTTOM = 38, TOP = 18, SAMPLES = 256;
-const STATE = { [NONE]: 'not recorded', [EQUAL]: 'equal, bit for bit', [GAP]: 'unknown: its record was lost', [DIFFERS]: 'differs, by how much is not known',
+const STATE = { [NONE]: 'not recorded', [EQUAL]: 'equal, bit for bit', [LEFT_OUT]: 'differs, but does not count', [GAP]: 'unknown: its record was lost', [DIFFERS]: 'differs, by how much is not known',
   [ONE_SIDE]: 'recorded in one run only', [NOT_FINITE]: 'differs: NaN or infinity' };
 const pixel = (/** @type {number[]} */ [r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
 const isValue = (/** @type {number} */ code) => code >= VALUES && code < NOT_FINITE;
@@ -188,6 +188,7 @@ class Heatmap {
     const a = Math.floor(x / s), b = Math.floor(y / s);
     switch (state) {
       case EQUAL: return ink.equal;
+      case LEFT_OUT: return b % 4 === 0 ? ink.hatch : ink.equal;                                 // level stripes
       case GAP: return (a + b) % 6 === 0 || (a - b + 6000000) % 6 === 0 ? ink.hatch : ink.none; // crossed
       case DIFFERS: return a % 4 === 0 && b % 4 === 0 ? ink.paper : ink.mid;                     // dotted
       case ONE_SIDE: return a % 4 < 2 ? ink.mid : ink.equal;                                    // upright stripes
@@ -328,7 +329,7 @@ class Heatmap {
       c.putImageData(image, 0, 0);
       return canvas;
     };
-    for (const state of [EQUAL, DIFFERS, ONE_SIDE, NOT_FINITE, GAP, NONE])
+    for (const state of [EQUAL, DIFFERS, ONE_SIDE, NOT_FINITE, LEFT_OUT, GAP, NONE])
       if (this.seen[state])
         parts.push(element('span', {}, swatch(22, (x, y) => this.pattern(state, x, y)), `${/** @type {any} */ (STATE)[state]}: ${count(this.seen[state])}`));
     if (this.values) {

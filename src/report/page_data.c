@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SERIES_DRAWN = 64, DECADES = 40 };
+enum { SERIES_DRAWN = 64 };
 
 /* ---- a block: u32 length of the header, a header in JSON, padded so that what follows begins at a multiple of 8, arrays */
 
@@ -165,20 +165,6 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
 }
 
 /* ---- heatmaps */
-
-uint16_t twin_cell_of(double x)
-{
-    if (!(x > 0))
-        return TWIN_CELL_DIFFERS;
-    const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES, at = (log10(x) + DECADES) / (2 * DECADES) * top;
-    return (uint16_t)(TWIN_CELL_VALUES + lrint(fmin(fmax(at, 0), top)));
-}
-
-double twin_cell_value(uint16_t cell)
-{
-    const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES;
-    return cell < TWIN_CELL_VALUES || cell == TWIN_CELL_NOT_FINITE ? NAN : pow(10, (cell - TWIN_CELL_VALUES) / top * (2 * DECADES) - DECADES);
-}
 
 void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
 {
