@@ -121,7 +121,7 @@ static int prepare(struct tw_isolate *c)
     if (tw_isolate_log_open(c, &err) != 0)
         return tw_trouble(&err, "isolate: cannot keep the search");
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
-        c->spool = tw_printf("%s/stdin", c->folder);
+        c->spool = tw_printf("%s/stdin", c->journal.folder);
     return -1;
 }
 
@@ -134,7 +134,7 @@ static int search(struct tw_isolate *c)
         fputs(plan, stderr);
     free(plan);
     if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r, &err) != 0)
-        return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->folder);
+        return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->journal.folder);
     tw_isolate_ask_who(c, r);
     int rc = tw_isolate_report(c, r);
     twin_search_report_free(r);
@@ -162,13 +162,11 @@ static void fini(struct tw_isolate *c)
     twin_factors_free(&c->factors);
     twin_search_log_free(&c->log);
     twin_verdict_free(c->first);
-    if (c->log_fd >= 0)
-        close(c->log_fd);
     if (c->spool)
         unlink(c->spool);
     tw_free(c->spool);
     tw_free(c->unseen);
-    tw_free(c->folder);
+    tw_journal_close(&c->journal);
     tw_free(c->home);
     tw_free(c->args.ignore.items);
 }
@@ -186,7 +184,7 @@ static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands
 
 static int run(int argc, char **argv)
 {
-    struct tw_isolate c = {.log_fd = -1, .level = TWIN_LEVEL_TENSORS};
+    struct tw_isolate c = {.journal = {.fd = -1}, .level = TWIN_LEVEL_TENSORS};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
     if (rc < 0)

@@ -337,15 +337,12 @@ static int read_folder(const char *path, struct twin_content *out, struct twin_e
     return rc;
 }
 
-static int read_one_file(const char *path, struct twin_content *out, struct twin_error *err)
+/* The file's own digest beside that of its tensors. */
+static int digest_both(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct whole whole;
     pthread_t reader, digester;
-    int rc = twin_tensors_open_all(path, &out->tensors, err);
-    rc = rc ? rc : prepare(path, out, err);
-    if (rc)
-        return rc;
-    rc = whole_init(&whole, path, err);
+    int rc = whole_init(&whole, path, err);
     if (rc == 0 && pthread_create(&reader, NULL, read_file, &whole) != 0)
         rc = twin_error_set(err, TWIN_EIO, "no thread to read %s with", path);
     if (rc == 0) {
@@ -370,14 +367,33 @@ static int read_one_file(const char *path, struct twin_content *out, struct twin
     return rc;
 }
 
-int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
+static int read_any(const char *path, bool whole, struct twin_content *out, struct twin_error *err)
 {
-    struct stat st;
+    struct stat st = {.st_size = 0};
     *out = (struct twin_content){0};
-    int rc = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? read_folder(path, out, err) : read_one_file(path, out, err);
+    int rc;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        rc = read_folder(path, out, err);
+    } else {
+        rc = twin_tensors_open_all(path, &out->tensors, err);
+        rc = rc ? rc : prepare(path, out, err);
+        rc = rc ? rc : whole ? digest_both(path, out, err) : digest_all(out, err);
+        if (!whole)
+            out->file_bytes = (uint64_t)st.st_size;
+    }
     if (rc)
         twin_content_free(out);
     return rc;
+}
+
+int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
+{
+    return read_any(path, true, out, err);
+}
+
+int twin_content_read_tensors(const char *path, struct twin_content *out, struct twin_error *err)
+{
+    return read_any(path, false, out, err);
 }
 
 void twin_content_free(struct twin_content *c)
