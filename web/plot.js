@@ -2,6 +2,7 @@
 // @ts-check
 /* Series over a common x, by uPlot; around it a legend of buttons, and a read-out for keyboard and screen reader. */
 
+const HEIGHT = 240;
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]]; // with the seven colours, no two of 28 lines look alike
 
 class Plot {
@@ -14,8 +15,9 @@ class Plot {
     this.place = place;
     this.head = head;
     this.at = -1;
+    /** For uPlot null breaks a line, and undefined does not. */
     const clean = (/** @type {Float64Array} */ a, /** @type {boolean} */ log) =>
-      Array.from(a, y => Number.isFinite(y) && !(log && y <= 0) ? y : null);
+      Array.from(a, y => Number.isFinite(y) && !(log && y <= 0) ? y : head.join && Number.isNaN(y) ? undefined : null);
     this.x = clean(next(Float64Array, head.count), head.logX);
     /** uPlot's columns; of each of our series the place of its line, and of its interval's two ends. */
     this.columns = [this.x];
@@ -28,7 +30,7 @@ class Plot {
       return line;
     });
     this.canvasPlace = element('div', { tabindex: '0', role: 'application', 'aria-roledescription': 'plot',
-      'aria-label': `${head.title} ${head.yName} over ${head.xName}, ${this.lines.length} series. Arrow keys read it out.` });
+      'aria-label': `${head.title} ${head.yName} over ${head.xName}, ${this.lines.length} series. Arrow keys read it out, Escape shows all.` });
     this.readout = element('p', { class: 'readout', role: 'status' });
     this.legend = element('div', { class: 'legend' });
     place.append(this.canvasPlace, this.readout, this.legend);
@@ -53,7 +55,7 @@ class Plot {
         series[end] = { stroke: 'transparent', width: 0, points: { show: false } };
     }
     return /** @type {any} */ ({
-      width: this.width(), height: 280, series, legend: { show: false },
+      width: this.width(), height: HEIGHT, series, legend: { show: false },
       scales: { x: { time: false, distr: head.logX ? 3 : 1, range: this.pad(head.logX, head.style === 'points') },
         y: { distr: head.logY ? 3 : 1, range: head.logY ? undefined : (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => self.rangeY(lo, hi) } },
       axes: [{ ...axis, size: 36, labelSize: 22, label: head.xName, ...(few ? { splits: () => self.x, filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(x => x === null ? '' : number(x)) },
@@ -142,7 +144,7 @@ class Plot {
     c.beginPath();
     for (let i = 0; i < this.x.length; i++) {
       const low = this.columns[line.low][i], high = this.columns[line.high][i];
-      if (low === null || high === null || this.x[i] === null) continue;
+      if (low == null || high == null || this.x[i] == null) continue;
       const x = u.valToPos(this.x[i], 'x', true), y0 = u.valToPos(low, 'y', true), y1 = u.valToPos(high, 'y', true), cap = 4 * dpr;
       c.moveTo(x, y0); c.lineTo(x, y1);
       c.moveTo(x - cap, y0); c.lineTo(x + cap, y0);
@@ -154,13 +156,13 @@ class Plot {
   say(/** @type {number} */ i) {
     this.at = i;
     if (i < 0 || this.x[i] === null) {
-      this.readout.textContent = 'Point at it, or focus it and use the arrow keys; drag to zoom, double-click to see all.';
+      this.readout.textContent = '';
       return;
     }
     const shown = this.lines.filter((/** @type {any} */ l) => this.u.series[l.index].show);
     const values = shown.slice(0, 8).map((/** @type {any} */ l) => {
       const y = this.columns[l.index][i], low = l.low && this.columns[l.low][i], high = l.low && this.columns[l.high][i];
-      return `${l.name} ${y === null ? 'not known' : number(y, 6)}${l.low && low !== null && high !== null ? ` (${number(low)} to ${number(high)})` : ''}`;
+      return `${l.name} ${y == null ? 'not known' : number(y, 6)}${l.low && low != null && high != null ? ` (${number(low)} to ${number(high)})` : ''}`;
     });
     this.readout.textContent = `${this.head.xName} ${number(/** @type {number} */ (this.x[i]), 9)}: ${values.join(' · ')}${shown.length > 8 ? ' · …' : ''}`;
   }
@@ -183,7 +185,7 @@ class Plot {
   }
 
   resize() {
-    if (this.u.width !== this.width()) this.u.setSize({ width: this.width(), height: 280 });
+    if (this.u.width !== this.width()) this.u.setSize({ width: this.width(), height: HEIGHT });
     this.drawSwatches();
   }
 

@@ -77,6 +77,7 @@ struct twin_page_plot {
     bool from_zero;               /* the y axis begins at 0 */
     const double *x; size_t count; /* ascending */
     const struct twin_page_series *series; size_t series_count; /* at most 64 are drawn; the page says how many there are */
+    bool join;                    /* lines go on across NaN; an infinite y breaks them */
     const char *nan_name; /* what a NaN in y means, said beside the picture; NULL: nothing is said */
     double mark; const char *mark_name; /* a line across at this x; NULL: none */
 };

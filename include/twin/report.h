@@ -57,8 +57,9 @@ struct twin_report_pictures {
     size_t other;
     const struct twin_class_tree *tree;   /* of all runs */
     const struct twin_curves *curves;     /* of all runs */
+    const struct twin_page_plot *times;   /* how long steps took */
 };
-/* The verdict as a page, to which the caller may add; twin_page_finish tells of failures. NULL: no memory. */
+/* The verdict as a page; twin_page_finish tells of failures. NULL: no memory. */
 struct twin_page *twin_report_page(const struct twin_report *r, const struct twin_report_pictures *pictures);
 /* Index of the run outside the reference's class that the first finding is from; 1 when all are in it. */
 size_t twin_report_other(const struct twin_verdict *v);

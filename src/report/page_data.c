@@ -134,7 +134,7 @@ static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot,
         }
     if (plot->series_count > drawn)
         twin_page_small(p, "The first %zu of %zu series are drawn.", drawn, plot->series_count);
-    if (infinite)
+    if (infinite && !plot->join)
         twin_page_small(p, "%zu infinite value%s cannot be drawn.", infinite, infinite == 1 ? "" : "s");
     if (below)
         twin_page_small(p, "%zu value%s of 0 or below ha%s no place on this logarithmic axis.", below, below == 1 ? "" : "s", below == 1 ? "s" : "ve");
@@ -153,8 +153,8 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
     say(&k, "xName", plot->x_name);
     say(&k, "yName", plot->y_name);
     say_number(&k, "count", (double)plot->count);
-    tw_buf_printf(&k.head, ",\"logX\":%s,\"logY\":%s,\"fromZero\":%s", plot->log_x ? "true" : "false", plot->log_y ? "true" : "false",
-                  plot->from_zero ? "true" : "false");
+    tw_buf_printf(&k.head, ",\"logX\":%s,\"logY\":%s,\"fromZero\":%s,\"join\":%s", plot->log_x ? "true" : "false", plot->log_y ? "true" : "false",
+                  plot->from_zero ? "true" : "false", plot->join ? "true" : "false");
     if (plot->mark_name) {
         say_number(&k, "mark", plot->mark);
         say(&k, "markName", plot->mark_name);

@@ -125,11 +125,11 @@ static void next(struct twin_page *p, const struct twin_report *r)
     if (count)
         twin_page_heading(p, "What next?");
     for (size_t i = 0; i < count; i++) {
+        twin_page_small(p, "%s", n[i].why);
         if (n[i].command.failed)
             p->body.failed = n[i].command.failed;
         else
             twin_page_code(p, n[i].command.data);
-        twin_page_small(p, "%s", n[i].why);
         tw_buf_free(&n[i].command);
     }
 }
@@ -219,12 +219,12 @@ struct twin_page *twin_report_page(const struct twin_report *r, const struct twi
         reach(p, v);
     if (v->against)
         against(p, v->against);
-    tw_verdict_pictures(p, r, pictures);
-    if (v->transplant)
-        origins(p, v->transplant);
     next(p, r);
     for (size_t i = 0; i < r->hint_count; i++)
         tw_page_hint(p, &r->hint[i], "no result of this comparison");
+    if (v->transplant)
+        origins(p, v->transplant);
+    tw_verdict_pictures(p, r, pictures);
     findings(p, "What differs and does not matter", "Time stamps, file bytes around equal tensors and the like.", v->benign, v->benign_count);
     if (v->note_count) {
         twin_page_heading(p, "Notes");

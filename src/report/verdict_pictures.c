@@ -143,12 +143,17 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
     bool any = false;
     for (size_t c = 0; c < f->steps; c++) {
         size_t n = 0;
+        bool differs = false;
         for (size_t r = 0; r < f->rows; r++) {
+            if (strcmp(group_of(f->row[r].phase, f->row[r].kind), fan->name[g]) != 0)
+                continue;
             double x = twin_cell_value(f->cell[r * f->steps + c]);
-            if (!isnan(x) && strcmp(group_of(f->row[r].phase, f->row[r].kind), fan->name[g]) == 0)
+            differs |= f->cell[r * f->steps + c] >= TWIN_CELL_DIFFERS;
+            if (!isnan(x))
                 room[n++] = x;
         }
-        fan->y[g][c] = fan->low[g][c] = fan->high[g][c] = NAN;
+        /* no size is known: the line goes on if something differs there, and is broken where nothing does */
+        fan->y[g][c] = fan->low[g][c] = fan->high[g][c] = differs ? NAN : INFINITY;
         if (n == 0)
             continue;
         qsort(room, n, sizeof *room, by_value);
@@ -177,7 +182,7 @@ static void draw_fan(struct twin_page *p, const struct twin_verdict *v, const st
                               .question = "Does the difference grow?",
                               .caption = "Of each group the median tensor, and as an area the smallest to the largest. A straight rise is exponential growth: training "
                                          "amplifies what began as rounding. A level line is a difference that stays what it was. Where there is no line, nothing differs.",
-                              .x_name = "step", .y_name = "relative difference", .style = TWIN_PAGE_FAN, .log_y = true, .x = x, .count = f->steps, .series = series,
+                              .x_name = "step", .y_name = "relative difference", .style = TWIN_PAGE_FAN, .log_y = true, .join = true, .x = x, .count = f->steps, .series = series,
                               .series_count = drawn, .mark = v->first ? v->first->step_a : 0,
                               .mark_name = v->first && tw_is_record(v->first) ? "first difference" : NULL});
     tw_free(x);
@@ -251,6 +256,17 @@ static const char *question_of(const struct twin_curve *c, char *room, size_t by
     }
 }
 
+static const char *caption_of_curve(const struct twin_curve *c)
+{
+    switch (c->kind) {
+    case TWIN_CURVE_LOSS: return "Lines that lie on each other look like one. Where they part visibly, the divergence has reached what training is judged by.";
+    case TWIN_CURVE_GRADIENT: return "A jump in one run alone points to another batch, or to a number that overflowed.";
+    case TWIN_CURVE_WEIGHT: return "Runs that part here end in different models.";
+    case TWIN_CURVE_HYPER: return "A setting that steers the optimizer: where it differs, the runs were not asked to do the same.";
+    default: return "Recorded by the job itself.";
+    }
+}
+
 static const char *axis_of(const struct twin_curve *c)
 {
     return c->kind == TWIN_CURVE_GRADIENT ? "L2 norm of all gradients" : c->kind == TWIN_CURVE_WEIGHT ? "L2 norm of all weights" : c->name;
@@ -283,7 +299,7 @@ static void one_name(struct twin_page *p, const struct twin_verdict *v, const st
         bad += c[i].not_finite;
     if (ok)
         twin_page_plot(p, &(struct twin_page_plot){.question = question_of(c, room, sizeof room),
-                                                   .caption = "Lines that lie on each other look like one; what parts by less than a line's width shows in the pictures above only.",
+                                                   .caption = caption_of_curve(c),
                                                    .x_name = "step", .y_name = axis_of(c), .style = TWIN_PAGE_LINES, .x = x, .count = n, .series = series,
                                                    .series_count = count, .mark = v->first ? v->first->step_a : 0,
                                                    .mark_name = v->first && tw_is_record(v->first) ? "first difference" : NULL});
@@ -349,4 +365,6 @@ void tw_verdict_pictures(struct twin_page *p, const struct twin_report *r, const
     }
     if (x->curves)
         curves(p, v, x->curves);
+    if (x->times)
+        twin_page_plot(p, x->times);
 }
