@@ -44,7 +44,7 @@ PUBLIC = {
     "ledger.h": "src/ledger",
     "tensors.h": "src/formats", "telemetry.h": "src/telemetry", "spread.h": "src/spread",
     "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
-    "config.h": "src/evidence", "content.h": "src/evidence", "snapshot.h": "src/evidence", "layout.h": "src/evidence", "checkpoint.h": "src/evidence", "provenance.h": "src/evidence", "redact.h": "src/launch", "sign.h": "src/sign", "package.h": "src/package",
+    "config.h": "src/evidence", "content.h": "src/evidence", "ends.h": "src/evidence", "snapshot.h": "src/evidence", "layout.h": "src/evidence", "checkpoint.h": "src/evidence", "provenance.h": "src/evidence", "redact.h": "src/launch", "sign.h": "src/sign", "package.h": "src/package",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 

@@ -53,6 +53,7 @@ struct twin_content_difference {
     bool values;                            /* same type and shape, other values: then the following are known */
     uint64_t changed;                       /* elements whose bits differ */
     double max_ulp, rel_l2;                 /* NaN: not for such a type */
+    double l2;                              /* of the difference itself */
 };
 /* Calls visit for each, by name, until it returns other than 0. Returns the number of visits, or an error (negative, in err). */
 long twin_content_compare(const struct twin_content *a, const struct twin_content *b,

@@ -429,6 +429,7 @@ static int measure(const struct twin_content *a, const struct twin_content *b, s
     d->changed = sum.changed;
     d->max_ulp = sum.max_ulp;
     d->rel_l2 = sum.rel_l2;
+    d->l2 = isnan(sum.rel_l2) ? NAN : sqrt(sum.distance);
     return rc;
 }
 
@@ -439,7 +440,7 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
     for (size_t i = 0, j = 0; i < a->count || j < b->count;) {
         const struct twin_content_tensor *x = i < a->count ? &a->tensor[i] : NULL, *y = j < b->count ? &b->tensor[j] : NULL;
         const int order = !x ? 1 : !y ? -1 : strcmp(x->entry->name, y->entry->name);
-        struct twin_content_difference d = {order <= 0 ? x->entry->name : y->entry->name, order <= 0 ? x->entry : NULL, order >= 0 ? y->entry : NULL, false, 0, NAN, NAN};
+        struct twin_content_difference d = {order <= 0 ? x->entry->name : y->entry->name, order <= 0 ? x->entry : NULL, order >= 0 ? y->entry : NULL, false, 0, NAN, NAN, NAN};
         i += order <= 0;
         j += order >= 0;
         if (order == 0 && memcmp(x->digest, y->digest, sizeof x->digest) == 0)
