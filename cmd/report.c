@@ -4,6 +4,7 @@
 #include "known.h"
 #include "ledger.h"
 #include "options.h"
+#include "report.h"
 #include "runs.h"
 #include "say.h"
 
@@ -17,7 +18,7 @@
 #include <twin/trace.h>
 
 struct report_args {
-    const char *home, *ledger, *output, *tolerance;
+    const char *home, *ledger, *output, *tolerance, *html;
     struct tw_strings ignore;
     bool postmortem, json;
 };
@@ -27,6 +28,8 @@ struct report_args {
 static const struct tw_option options[] = {
     {"postmortem", 0, TW_OPT_FLAG, NULL, NULL, "Kind", "two runs that parted, as an incident document: Markdown, facts filled in, questions left open",
      FIELD(postmortem)},
+    {"html", 0, TW_OPT_FILE, "FILE", NULL, "Kind", "one run or several, compared with the first one, as one HTML file with pictures that opens offline",
+     FIELD(html)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison", "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"output", 0, TW_OPT_FILE, "FILE", NULL, "Output", "write the document into FILE, not to stdout", FIELD(output)},
@@ -36,7 +39,7 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"--postmortem RUN_A RUN_B [options]", NULL};
+static const char *const synopsis[] = {"--postmortem RUN_A RUN_B [options]", "--html FILE RUN... [options]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "the document was written, whatever the runs did"},
     {"2", "trouble: bad use, no such run, a run that cannot be read"},
@@ -44,6 +47,7 @@ static const struct tw_pair exits[] = {
 };
 static const struct tw_pair examples[] = {
     {"twinrun report --postmortem last~1 last >incident.md", "the last two runs"},
+    {"twinrun report --html runs.html last~2 last~1 last", "three runs: where they differ, by how much, what they recorded"},
     {NULL, NULL},
 };
 
@@ -273,14 +277,19 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_report, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    if (!a.postmortem)
-        return tw_bad_use("report", "expected which report: --postmortem, an incident document about two runs");
+    if (a.postmortem == (a.html != NULL))
+        return tw_bad_use("report", "expected one kind of report: --postmortem, an incident document about two runs, or --html FILE, a page about any");
+    if (a.postmortem && rest.count != 2)
+        return tw_bad_use("report", "expected two runs for --postmortem, found %zu", rest.count);
+    if (a.html && (a.json || a.output))
+        return tw_bad_use("report", "--json and --output belong to --postmortem");
     char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     rc = home ? 0 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "report: cannot open the runs");
-    for (int i = 0; rc == 0 && i < 2; i++)
+    for (int i = 0; rc == 0 && a.postmortem && i < 2; i++)
         rc = (runs[i] = tw_run_open(home, rest.items[i])) ? 0 : TW_EXIT_TROUBLE;
     if (rc == 0)
-        rc = postmortem(&a, home, runs);
+        rc = a.postmortem ? postmortem(&a, home, runs)
+                          : tw_report_page(home, &rest, &(struct tw_report_page){.html = a.html, .tolerance = a.tolerance, .ignore = &a.ignore});
     twin_run_free(runs[0]);
     twin_run_free(runs[1]);
     tw_free(home);
@@ -291,15 +300,17 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_report = {
     "report",
-    "a document about runs: an incident's postmortem",
+    "a document about runs: an incident's postmortem, or a page",
     synopsis,
     "With --postmortem, compares two runs and writes what is known of them as Markdown: what ran, how their worlds differ, the first "
     "divergence, the cause if an isolate search of this command is on record, the checks on record, a timeline. What only people know stays an open "
-    "question. Nothing in it is guessed.",
+    "question. Nothing in it is guessed.\n\n"
+    "With --html, compares runs with the first one and writes one self-contained HTML file: the verdict, the first divergence, and pictures of where the runs "
+    "differ, by how much, how that grows, what they recorded and how long their steps took. check, diff, isolate and others write theirs with --html, too.",
     options,
     TW_OPERANDS_RUNS,
-    2,
-    2,
+    1,
+    64,
     exits,
     examples,
     run,

@@ -59,7 +59,7 @@ class Plot {
       scales: { x: { time: false, distr: head.logX ? 3 : 1, range: this.pad(head.logX, head.style === 'points') },
         y: { distr: head.logY ? 3 : 1, range: head.logY ? undefined : (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => self.rangeY(lo, hi) } },
       axes: [{ ...axis, size: 36, labelSize: 22, label: head.xName, ...(few ? { splits: () => self.x, filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(x => x === null ? '' : number(x)) },
-        { ...axis, label: head.yName, size: 64, labelSize: 22, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(y => y === null ? '' : number(y)) }],
+        { ...axis, ...(head.logY ? { splits: (/** @type {any} */ u) => self.decades(u), filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), label: head.yName, size: 64, labelSize: 22, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(y => y === null ? '' : number(y)) }],
       bands: head.style === 'fan' ? this.lines.filter((/** @type {any} */ l) => l.low).map((/** @type {any} */ l) => ({ series: [l.high, l.low], fill: () => self.colour(l.number) + '38' })) : [],
       cursor: { drag: { x: true, y: false }, points: { size: 7 } },
       hooks: { draw: [(/** @type {any} */ u) => self.drawOver(u)], setCursor: [(/** @type {any} */ u) => self.say(u.cursor.idx ?? -1)] },
@@ -79,6 +79,12 @@ class Plot {
     if (this.head.fromZero) return hi > 0 ? [Math.min(0, lo), hi * 1.06] : [lo * 1.06, 0];
     const room = (hi - lo) * 0.06 || Math.abs(hi) * 0.05 || 1;
     return [lo - room, hi + room];
+  }
+
+  /** Of a logarithmic axis the powers of ten, at most eight of them. */
+  decades(/** @type {any} */ u) {
+    const low = Math.floor(Math.log10(u.scales.y.min)), high = Math.ceil(Math.log10(u.scales.y.max)), by = Math.ceil((high - low) / 8) || 1;
+    return Array.from({ length: Math.floor((high - low) / by) + 1 }, (_, i) => +`1e${low + i * by}`);
   }
 
   width() { return Math.max(240, this.place.clientWidth); }

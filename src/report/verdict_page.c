@@ -27,15 +27,21 @@ static void head(struct twin_page *p, const struct twin_report *r)
     };
     const struct twin_verdict *v = r->verdict;
     struct tw_buf sentence = {0}, about = {0};
+    const bool alone = v->runs < 2 && !v->against && v->outcome == TWIN_INCONCLUSIVE;
     tw_buf_puts(&sentence, v->outcome == TWIN_SAME ? "The runs are the same: " : v->outcome == TWIN_DIFFER ? "The runs differ " : "");
-    tw_say_headline(&sentence, v);
+    if (alone)
+        tw_buf_puts(&sentence, "What the run recorded; whether it repeats itself, one run alone cannot say");
+    else
+        tw_say_headline(&sentence, v);
+    if (sentence.len && sentence.data[0] >= 'a' && sentence.data[0] <= 'z')
+        sentence.data[0] = (char)(sentence.data[0] - 'a' + 'A');
     tw_buf_printf(&about, "twinrun %s, %zu run%s", r->verb ? r->verb : "check", v->runs, v->runs == 1 ? "" : "s");
     if (r->command)
         tw_buf_printf(&about, ": %s", r->command);
     if (sentence.failed || about.failed)
         p->body.failed = TWIN_ENOMEM;
     else
-        twin_page_verdict(p, shown[v->outcome].mood, shown[v->outcome].word, sentence.data, about.data);
+        twin_page_verdict(p, shown[v->outcome].mood, alone ? "ONE RUN" : shown[v->outcome].word, sentence.data, about.data);
     tw_buf_free(&sentence);
     tw_buf_free(&about);
 }
