@@ -47,7 +47,10 @@ static struct growing *curve_of(struct reading *r, const struct twin_trace_recor
             return &r->g[i];
     if (r->count >= CURVES || !tw_cmp_room(r->cmp, &r->g, r->count, &r->room, sizeof *r->g))
         return NULL;
-    r->g[r->count] = (struct growing){.c = {.kind = kind, .name = tw_cmp_copy(r->cmp, name), .run = r->run, .rank = r->proc->rank}, .series = t->series, .norm = norm};
+    char *copy = tw_cmp_copy(r->cmp, name);
+    if (!copy)
+        return NULL;
+    r->g[r->count] = (struct growing){.c = {.kind = kind, .name = copy, .run = r->run, .rank = r->proc->rank}, .series = t->series, .norm = norm};
     return &r->g[r->count++];
 }
 
