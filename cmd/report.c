@@ -6,6 +6,7 @@
 #include "options.h"
 #include "runs.h"
 #include "say.h"
+#include "slow.h"
 
 #include "base.h"
 
@@ -36,7 +37,7 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"--postmortem RUN_A RUN_B [options]", NULL};
+static const char *const synopsis[] = {"[options] RUN", "--postmortem RUN_A RUN_B [options]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "the document was written, whatever the runs did"},
     {"2", "trouble: bad use, no such run, a run that cannot be read"},
@@ -273,13 +274,17 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_report, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    if (!a.postmortem)
-        return tw_bad_use("report", "expected which report: --postmortem, an incident document about two runs");
+    if (a.postmortem && rest.count != 2)
+        return tw_bad_use("report", "expected two runs for --postmortem, found %zu", rest.count);
+    if (!a.postmortem && rest.count != 1)
+        return tw_bad_use("report", "expected one run, or --postmortem and two");
     char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     rc = home ? 0 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "report: cannot open the runs");
-    for (int i = 0; rc == 0 && i < 2; i++)
+    for (size_t i = 0; rc == 0 && i < rest.count; i++)
         rc = (runs[i] = tw_run_open(home, rest.items[i])) ? 0 : TW_EXIT_TROUBLE;
-    if (rc == 0)
+    if (rc == 0 && !a.postmortem)
+        rc = tw_slow_report(runs[0], a.json);
+    else if (rc == 0)
         rc = postmortem(&a, home, runs);
     twin_run_free(runs[0]);
     twin_run_free(runs[1]);
@@ -298,7 +303,7 @@ const struct tw_command tw_command_report = {
     "question. Nothing in it is guessed.",
     options,
     TW_OPERANDS_RUNS,
-    2,
+    1,
     2,
     exits,
     examples,

@@ -14,7 +14,8 @@ enum { FILES_MAX = 512 };
 /* Where each counter stands. Amounts of a process that its own table has; then those of the machine's tables. */
 struct place { enum twin_counter counter; const char *column; double scale; };
 static const struct place of_process[] = {
-    {TWIN_COUNTER_CPU, "cpu_ns", 1e-9},       {TWIN_COUNTER_WAIT, "wait_ns", 1e-9},          {TWIN_COUNTER_FAULTS, "faults", 1},
+    {TWIN_COUNTER_CPU, "cpu_ns", 1e-9},       {TWIN_COUNTER_WAIT, "wait_ns", 1e-9},          {TWIN_COUNTER_RAN, "ran_ns", 1e-9},
+    {TWIN_COUNTER_FAULTS, "faults", 1},
     {TWIN_COUNTER_WAITS, "waits", 1},         {TWIN_COUNTER_MAJOR_FAULTS, "major_faults", 1}, {TWIN_COUNTER_PREEMPTED, "preempted", 1},
     {TWIN_COUNTER_READ, "read_bytes", 1},     {TWIN_COUNTER_WRITTEN, "written_bytes", 1},    {TWIN_COUNTER_RSS, "rss_bytes", 1},
 };
@@ -45,7 +46,7 @@ static void from_process(const struct tw_table *t, size_t before, size_t now, do
         const struct place *p = &of_process[i];
         size_t column = tw_table_column(t, p->column);
         uint64_t a = value(t, before, column), b = value(t, now, column);
-        if (p->counter == TWIN_COUNTER_WAIT && other_thread)
+        if ((p->counter == TWIN_COUNTER_WAIT || p->counter == TWIN_COUNTER_RAN) && other_thread)
             continue; /* counters of two threads */
         if (twin_counter_info(p->counter)->level)
             out[p->counter] = b == TW_UNKNOWN ? NAN : (double)b * p->scale;
