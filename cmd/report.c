@@ -37,7 +37,7 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] RUN", "--postmortem RUN_A RUN_B [options]", NULL};
+static const char *const synopsis[] = {"[options] RUN", "[options] RUNS_A RUNS_B", "--postmortem RUN_A RUN_B [options]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "the document was written, whatever the runs did"},
     {"2", "trouble: bad use, no such run, a run that cannot be read"},
@@ -276,15 +276,17 @@ static int run(int argc, char **argv)
         return rc;
     if (a.postmortem && rest.count != 2)
         return tw_bad_use("report", "expected two runs for --postmortem, found %zu", rest.count);
-    if (!a.postmortem && rest.count != 1)
-        return tw_bad_use("report", "expected one run, or --postmortem and two");
     char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     rc = home ? 0 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "report: cannot open the runs");
+    if (rc == 0 && !a.postmortem && rest.count == 2) {
+        rc = tw_diagnosis_report(home, rest.items, a.json);
+        rest.count = 0;
+    }
     for (size_t i = 0; rc == 0 && i < rest.count; i++)
         rc = (runs[i] = tw_run_open(home, rest.items[i])) ? 0 : TW_EXIT_TROUBLE;
-    if (rc == 0 && !a.postmortem)
+    if (rc == 0 && !a.postmortem && runs[0])
         rc = tw_slow_report(runs[0], a.json);
-    else if (rc == 0)
+    else if (rc == 0 && runs[0])
         rc = postmortem(&a, home, runs);
     twin_run_free(runs[0]);
     twin_run_free(runs[1]);

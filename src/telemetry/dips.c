@@ -89,6 +89,24 @@ static struct stretch scan(const double *rank, size_t n)
     return best;
 }
 
+/* Blocks at the edges that are more like the others are taken off: the largest sum likes one more or less. */
+static void trim(struct stretch *s, const double *y, size_t n)
+{
+    double in[TW_BLOCKS_MAX], out[TW_BLOCKS_MAX], a = 0, b = 0;
+    size_t inside = 0, outside = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i >= s->from && i < s->to)
+            in[inside++] = y[i];
+        else
+            out[outside++] = y[i];
+    if (twin_stats_median(in, inside, &a) != 0 || twin_stats_median(out, outside, &b) != 0)
+        return;
+    while (s->to - s->from > 2 && y[s->from] < (a + b) / 2)
+        s->from++;
+    while (s->to - s->from > 2 && y[s->to - 1] < (a + b) / 2)
+        s->to--;
+}
+
 static void ranks(const double *x, size_t n, double *out)
 {
     for (size_t i = 0; i < n; i++) {
@@ -147,6 +165,8 @@ int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, 
         y[i] = log_time(&b[i]);
     ranks(y, n, rank);
     struct stretch s = scan(rank, n);
+    if (s.to > s.from)
+        trim(&s, y, n);
     for (size_t i = s.from; i < s.to; i++)
         slow[i] = true;
     double least = threshold(y, slow, n);

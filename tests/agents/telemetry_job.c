@@ -5,6 +5,8 @@
  *   --port P --bytes B each step asks a server on this machine for B bytes
  *   --workers W        threads that share --share-us of waiting in each step (none)
  *   --then W --at-ms T another number of them from then on
+ *   --train N          N steps of gradient descent with all its tensors, instead; --last-bit-at S: from step S on one sum is a rounding off,
+ *                      by --bit B (0: not; else another one for each B)
  *   --hog              no steps: arithmetic only
  */
 #include <arpa/inet.h>
@@ -22,7 +24,8 @@
 
 enum { WORKERS_MAX = 64 };
 
-static struct { double seconds; long spin, port, bytes, workers, share_us, then, at_ms; bool hog; } plan = {2, 1000000, 0, 0, 0, 4000, 0, -1, false};
+static struct { double seconds; long spin, port, bytes, workers, share_us, then, at_ms, train, last_bit_at, bit; bool hog; } plan = {
+    2, 1000000, 0, 0, 0, 4000, 0, -1, 0, 0, 0, false};
 static pthread_barrier_t begin, end;
 static _Atomic long working; /* threads at work; the others leave */
 
@@ -36,7 +39,8 @@ static double now_s(void)
 static void read_plan(int argc, char **argv)
 {
     struct { const char *name; long *value; } longs[] = {{"--spin", &plan.spin},       {"--port", &plan.port}, {"--bytes", &plan.bytes}, {"--workers", &plan.workers},
-                                                         {"--share-us", &plan.share_us}, {"--then", &plan.then}, {"--at-ms", &plan.at_ms}};
+                                                         {"--share-us", &plan.share_us}, {"--then", &plan.then}, {"--at-ms", &plan.at_ms},
+                                                         {"--train", &plan.train},     {"--last-bit-at", &plan.last_bit_at}, {"--bit", &plan.bit}};
     for (int i = 1; i < argc; i++) {
         plan.hog |= strcmp(argv[i], "--hog") == 0;
         if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
@@ -112,10 +116,39 @@ static void another_number(void)
     hire(plan.then);
 }
 
+/* A least-squares fit. Where the last bit goes astray it does so in a sum over the batch: a gradient. */
+static void train(void)
+{
+    enum { N = 64 };
+    static float x[N], w[N], g[N];
+    const int64_t shape[] = {N};
+    for (long step = 0; step < plan.train; step++) {
+        float loss = 0;
+        for (int i = 0; i < N; i++)
+            x[i] = (float)((i * 7 + step * 13) % 31) / 31;
+        twin_record("batch:x", TWIN_F32, 1, shape, NULL, x, 0);
+        for (int i = 0; i < N; i++)
+            loss += (w[i] - x[i]) * (w[i] - x[i]);
+        twin_record("loss:loss", TWIN_F32, 0, NULL, NULL, &loss, 0);
+        for (int i = 0; i < N; i++)
+            g[i] = 2 * (w[i] - x[i]) * (plan.bit && step >= plan.last_bit_at && i % 8 == 0 ? 1 + (float)plan.bit * 1.2e-7f : 1);
+        twin_record("gradient:w", TWIN_F32, 1, shape, NULL, g, 0);
+        for (int i = 0; i < N; i++)
+            w[i] -= .05f * g[i];
+        twin_record("weight:w", TWIN_F32, 1, shape, NULL, w, 0);
+        twin_step();
+    }
+    twin_close();
+}
+
 int main(int argc, char **argv)
 {
     read_plan(argc, argv);
     double start = now_s();
+    if (plan.train) {
+        train();
+        return 0;
+    }
     float x = 0;
     while (plan.hog && now_s() < start + plan.seconds)
         x = arithmetic(x, 100000);
