@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun report: documents about runs for people who were not there. */
+/* twinrun report: why runs were slow (slow.c) or differ (diagnosis.c); documents for people who were not there. */
 #include "json.h"
 #include "known.h"
 #include "ledger.h"
@@ -39,11 +39,13 @@ static const struct tw_option options[] = {
 
 static const char *const synopsis[] = {"[options] RUN", "[options] RUNS_A RUNS_B", "--postmortem RUN_A RUN_B [options]", NULL};
 static const struct tw_pair exits[] = {
-    {"0", "the document was written, whatever the runs did"},
+    {"0", "the report was written, whatever the runs did"},
     {"2", "trouble: bad use, no such run, a run that cannot be read"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
+    {"twinrun report last", "where the newest run was slow, and why"},
+    {"twinrun report label:night label:day", "what is different by day?"},
     {"twinrun report --postmortem last~1 last >incident.md", "the last two runs"},
     {NULL, NULL},
 };
@@ -298,8 +300,11 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_report = {
     "report",
-    "a document about runs: an incident's postmortem",
+    "why a run was slow, why runs differ; an incident's postmortem",
     synopsis,
+    "One run: was it slow for a while, and what moved with it? From the step times and counters that were recorded with it (docs/telemetry.md). "
+    "Two sets of runs, each a run, several with commas between, or label:NAME: do they differ in their numbers, in their speed, or in both, from which "
+    "source, and which practice addresses it.\n\n"
     "With --postmortem, compares two runs and writes what is known of them as Markdown: what ran, how their worlds differ, the first "
     "divergence, the cause if an isolate search of this command is on record, the checks on record, a timeline. What only people know stays an open "
     "question. Nothing in it is guessed.",

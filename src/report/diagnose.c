@@ -136,7 +136,7 @@ static void say(struct twin_diagnosis_finding *d, enum twin_source source, char 
 
 static char *change(const char *before, const struct twin_incident_world *w)
 {
-    return tw_printf("%s%s %s: %.80s there, %.80s here", before, w->group, w->what, w->a ? w->a : "none", w->b ? w->b : "none");
+    return tw_printf("%s%s %s: %.80s against %.80s", before, w->group, w->what, w->a ? w->a : "none", w->b ? w->b : "none");
 }
 
 static bool by_chance(const struct twin_finding *x)

@@ -122,7 +122,7 @@ static int by_rank(const void *x, const void *y)
     return a->row[0].start_s < b->row[0].start_s ? -1 : a->row[0].start_s > b->row[0].start_s;
 }
 
-static int arrange(const struct tw_table *list, size_t count, struct twin_telemetry *t, struct twin_error *err)
+int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_telemetry *t, struct twin_error *err)
 {
     uint64_t zero = UINT64_MAX;
     if (!(t->process = tw_calloc(count ? count : 1, sizeof *t->process)))
@@ -188,7 +188,7 @@ int twin_telemetry_load(const char *run_dir, struct twin_telemetry **out, struct
     for (size_t i = 0; rc == 0 && i < files; i++)
         rc = tw_tables_read(path[i], &list, &count, err);
     if (rc == 0)
-        rc = arrange(list, count, t, err);
+        rc = tw_telemetry_arrange(list, count, t, err);
     if (rc == 0 && t->processes == 0)
         rc = twin_error_set(err, TWIN_ENOENT, "%s: no step of any process was recorded", dir);
     for (size_t i = 0; path && i < files; i++)
