@@ -15,7 +15,7 @@
 enum { SHOWN = 20 };
 
 struct digest_args {
-    bool config, argv, canonical, json;
+    bool config, argv, canonical, only_tensors, json;
     const char *format;
 };
 
@@ -25,6 +25,7 @@ static const struct tw_option options[] = {
     {"config", 'c', TW_OPT_FLAG, NULL, NULL, "What", "the files are configurations: .json, .yaml, .yml, .toml; else they hold tensors", FIELD(config)},
     {"argv", 0, TW_OPT_FLAG, NULL, NULL, "What", "the configuration is the command line behind --", FIELD(argv)},
     {"format", 'f', TW_OPT_STRING, "FORMAT", NULL, "What", "json, yaml or toml, whatever the files are called", FIELD(format)},
+    {"tensors", 0, TW_OPT_FLAG, NULL, NULL, "What", "of a file of tensors only these, not the file's bytes: nearly twice as fast", FIELD(only_tensors)},
     {"canonical", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the canonical form of a configuration, and nothing else", FIELD(canonical)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {NULL},
@@ -156,7 +157,9 @@ static int run(int argc, char **argv)
     if (!a.config && !a.argv && (a.canonical || a.format))
         return tw_bad_use("digest", "--canonical and --format are for configurations: add --config");
     if (!a.config && !a.argv)
-        return tw_digest_tensors(given.items, given.count, a.json);
+        return tw_digest_tensors(given.items, given.count, a.only_tensors, a.json);
+    if (a.only_tensors)
+        return tw_bad_use("digest", "--tensors is for files of tensors: it does not go with --config and --argv");
     if (a.canonical && (a.json || (a.config && given.count > 1)))
         return tw_bad_use("digest", "--canonical prints one configuration, and nothing else");
     if ((rc = format_named(a.format, &format)) != 0)

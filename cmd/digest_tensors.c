@@ -39,8 +39,8 @@ static json_t *item_json(const char *name, const struct twin_content *c)
         json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:s}", "name", tw_json_text(e->name), "dtype", twin_dtype_name(e->dtype), "shape", shape_json(e),
                                               "sha256", c->tensor[i].sha256));
     }
-    return json_pack("{s:o, s:s, s:I, s:s, s:s, s:s, s:o}", "name", tw_json_text(name), "format", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), "bytes",
-                     (json_int_t)c->file_bytes, "file", c->file, "content", c->content, "values", c->values, "tensors", list);
+    return json_pack("{s:o, s:s, s:I, s:o, s:s, s:s, s:o}", "name", tw_json_text(name), "format", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), "bytes",
+                     (json_int_t)c->file_bytes, "file", *c->file ? json_string(c->file) : json_null(), "content", c->content, "values", c->values, "tensors", list);
 }
 
 static json_t *side_json(const struct twin_tensors_entry *e)
@@ -147,8 +147,11 @@ static int add_value_difference(void *list, const struct twin_tensors_value *a, 
 static void print_item(const char *path, const struct twin_content *c)
 {
     char size[16], *name = tw_printable(path, strlen(path));
-    printf("%s  %s, %zu tensor%s, %s\n  file       sha256:%s\n  content    sha256:%s\n", name ? name : "?", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count,
-           c->count == 1 ? "" : "s", tw_human_bytes(c->file_bytes, size), c->file, c->content);
+    printf("%s  %s, %zu tensor%s, %s\n", name ? name : "?", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count, c->count == 1 ? "" : "s",
+           tw_human_bytes(c->file_bytes, size));
+    if (*c->file)
+        printf("  file       sha256:%s\n", c->file);
+    printf("  content    sha256:%s\n", c->content);
     for (size_t i = 0; i < twin_tensors_skipped_count(c->tensors); i++) {
         char *skipped = tw_printable(twin_tensors_skipped(c->tensors, i), strlen(twin_tensors_skipped(c->tensors, i)));
         printf("%s%s", i ? ", " : "  passed over: ", skipped ? skipped : "?");
@@ -170,7 +173,7 @@ static int report_text(char *const *files, const struct twin_content *c, size_t 
         return TW_EXIT_SAME;
     const bool same = strcmp(c[0].content, c[1].content) == 0, values = strcmp(c[0].values, c[1].values) == 0;
     if (same)
-        printf("SAME    %s\n", strcmp(c[0].file, c[1].file) == 0 ? "byte for byte" : values ? "the same tensors in other bytes" : "the same tensors; what is no tensor differs");
+        printf("SAME    %s\n", *c[0].file && strcmp(c[0].file, c[1].file) == 0 ? "byte for byte" : values ? *c[0].file ? "the same tensors in other bytes" : "the same tensors" : "the same tensors; what is no tensor differs");
     else
         printf("DIFFER\n");
     if (!same && twin_content_compare(&c[0], &c[1], print_difference, &seen, err) < 0)
@@ -210,12 +213,12 @@ static int report_json(char *const *files, const struct twin_content *c, size_t 
     return rc ? rc : n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
-int tw_digest_tensors(char *const *files, size_t count, bool json)
+int tw_digest_tensors(char *const *files, size_t count, bool only_tensors, bool json)
 {
     struct twin_content c[2] = {{0}};
     struct twin_error err = TWIN_ERROR_INIT;
     size_t read = 0;
-    while (read < count && twin_content_read(files[read], &c[read], &err) == 0)
+    while (read < count && (only_tensors ? twin_content_read_tensors : twin_content_read)(files[read], &c[read], &err) == 0)
         read++;
     int rc = read < count ? tw_trouble(&err, "no digest") : json ? report_json(files, c, count, &err) : report_text(files, c, count, &err);
     while (read > 0)

@@ -3,6 +3,7 @@
 #include "isolate.h"
 
 #include "interrupt.h"
+#include "page.h"
 #include "ledger.h"
 #include "progress.h"
 #include "runs.h"
@@ -97,24 +98,14 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     return rc;
 }
 
-/* A page that cannot be written is found out now and not after an hour of runs. */
-static int html_is_writable(const char *path, struct twin_error *err)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? tw_strndup(path, (size_t)(slash - path) + (slash == path)) : tw_strdup(".");
-    int rc = !dir ? twin_error_set(err, TWIN_ENOMEM, "out of memory") : access(dir, W_OK) == 0 ? 0 : twin_error_system(err, "cannot write into %s", dir);
-    tw_free(dir);
-    return rc;
-}
-
 static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL,
                                     .parallel = (uint32_t)c->args.jobs};
     c->args.fresh_dir |= c->args.jobs > 1; /* runs at the same time must not write over each other's files */
-    if (c->args.html && html_is_writable(c->args.html, &err) != 0)
-        return tw_trouble(&err, "isolate: --html");
+    if (tw_page_check("isolate", c->args.html) != 0)
+        return TW_EXIT_TROUBLE;
     c->home = tw_home_for_runs(c->args.home, "isolate");
     if (!c->home)
         return TW_EXIT_TROUBLE;
@@ -130,7 +121,7 @@ static int prepare(struct tw_isolate *c)
     if (tw_isolate_log_open(c, &err) != 0)
         return tw_trouble(&err, "isolate: cannot keep the search");
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
-        c->spool = tw_printf("%s/stdin", c->folder);
+        c->spool = tw_printf("%s/stdin", c->journal.folder);
     return -1;
 }
 
@@ -143,7 +134,7 @@ static int search(struct tw_isolate *c)
         fputs(plan, stderr);
     free(plan);
     if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r, &err) != 0)
-        return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->folder);
+        return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->journal.folder);
     tw_isolate_ask_who(c, r);
     int rc = tw_isolate_report(c, r);
     twin_search_report_free(r);
@@ -171,13 +162,11 @@ static void fini(struct tw_isolate *c)
     twin_factors_free(&c->factors);
     twin_search_log_free(&c->log);
     twin_verdict_free(c->first);
-    if (c->log_fd >= 0)
-        close(c->log_fd);
     if (c->spool)
         unlink(c->spool);
     tw_free(c->spool);
     tw_free(c->unseen);
-    tw_free(c->folder);
+    tw_journal_close(&c->journal);
     tw_free(c->home);
     tw_free(c->args.ignore.items);
 }
@@ -195,7 +184,7 @@ static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands
 
 static int run(int argc, char **argv)
 {
-    struct tw_isolate c = {.log_fd = -1, .level = TWIN_LEVEL_TENSORS};
+    struct tw_isolate c = {.journal = {.fd = -1}, .level = TWIN_LEVEL_TENSORS};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
     if (rc < 0)

@@ -5,6 +5,7 @@
  * isolate_log.c (what makes an interrupted search go on), isolate_result.c (what was found, in words and numbers), isolate_report.c
  * (what is printed and written), isolate_arms.c (--a and --b). */
 #include "data.h"
+#include "journal.h"
 #include "known.h"
 #include "options.h"
 #include "watch.h"
@@ -44,7 +45,8 @@ struct tw_isolate {
     char *const *argv;                    /* the job; without any words with --a and --b */
     struct tw_data data;                  /* of args.data, verified */
     struct tw_isolate_arms *arms;         /* NULL without --a and --b */
-    char *home, *folder, *spool;          /* folder: of this search, below <home>/searches */
+    char *home, *spool;
+    struct tw_journal journal;            /* its folder is the search's, below <home>/searches */
     struct twin_factors factors;
     const struct twin_factor **factor;    /* of each candidate */
     struct twin_candidate *candidate;
@@ -52,7 +54,6 @@ struct tw_isolate {
     size_t count;
     struct twin_search_plan plan;
     struct twin_search_log log;
-    int log_fd;
     struct tw_isolate_run *runs;
     size_t run_count;
     struct tw_isolate_made *made;

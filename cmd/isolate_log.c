@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A search folder, <home>/searches/<UTC time>-<pid>/: search.json (what is searched), plan.txt (criteria, written before the first
- * run), log.jsonl (one line for each run, on the disk before anything is decided by it). */
+/* A search's journal, below <home>/searches: search.json says what is searched, plan.txt has the criteria. */
 #include "isolate.h"
 
 #include "json.h"
-#include "say.h"
 
 #include "base.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <twin/redact.h>
-#include <unistd.h>
-
-#define LOG_CAP ((size_t)64 << 20)
 
 static json_t *hex(uint64_t v)
 {
@@ -99,42 +90,19 @@ static int entry_read(const json_t *j, struct twin_search_entry *e)
 int tw_isolate_log_save(void *user, const struct twin_search_entry *entry, struct twin_error *err)
 {
     struct tw_isolate *c = user;
-    json_t *j = entry_json(c, entry);
-    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL, *line = text ? tw_printf("%s\n", text) : NULL;
-    int rc = 0;
-    if (!line)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    else if (tw_write_all(c->log_fd, line, strlen(line)) != 0 || fdatasync(c->log_fd) != 0)
-        rc = twin_error_system(err, "cannot write %s/log.jsonl", c->folder);
-    tw_free(line);
-    free(text);
-    json_decref(j);
-    return rc;
+    return tw_journal_add(&c->journal, entry_json(c, entry), err);
 }
 
-/* A last line that a crash cut off is dropped: its run is made again. */
-static int read_log(struct tw_isolate *c, const char *path, struct twin_error *err)
+static int read_line(void *user, const json_t *j, struct twin_error *err)
 {
-    char *data = NULL;
-    size_t bytes = 0, at = 0;
-    int rc = tw_read_file(path, LOG_CAP, &data, &bytes, err);
-    while (rc == 0 && at < bytes) {
-        struct twin_search_entry e;
-        const char *end = memchr(data + at, '\n', bytes - at);
-        if (!end)
-            break;
-        json_t *j = json_loadb(data + at, (size_t)(end - data) - at, JSON_REJECT_DUPLICATES, NULL);
-        rc = j && entry_read(j, &e) == 0 ? twin_search_log_add(&c->log, &e, err)
-                                         : twin_error_set(err, TWIN_EFORMAT, "%s: line %zu is not a run of a search", path, c->log.count + 1);
-        if (rc == 0 && json_object_get(j, "whole"))
-            rc = tw_isolate_made_add(c, &(struct tw_isolate_made){.number = e.number, .whole = json_is_true(json_object_get(j, "whole")),
-                                              .wall_s = json_number_value(json_object_get(j, "wall_s")), .pinned = set_read(json_object_get(j, "pinned"))});
-        json_decref(j);
-        at = (size_t)(end - data) + 1;
-    }
-    if (rc == 0 && at < bytes && truncate(path, (off_t)at) != 0)
-        rc = twin_error_system(err, "cannot cut the torn end of %s", path);
-    tw_free(data);
+    struct tw_isolate *c = user;
+    struct twin_search_entry e;
+    if (entry_read(j, &e) != 0)
+        return TWIN_EFORMAT;
+    int rc = twin_search_log_add(&c->log, &e, err);
+    if (rc == 0 && json_object_get(j, "whole"))
+        rc = tw_isolate_made_add(c, &(struct tw_isolate_made){.number = e.number, .whole = json_is_true(json_object_get(j, "whole")),
+                                          .wall_s = json_number_value(json_object_get(j, "wall_s")), .pinned = set_read(json_object_get(j, "pinned"))});
     return rc;
 }
 
@@ -142,16 +110,9 @@ static int read_log(struct tw_isolate *c, const char *path, struct twin_error *e
 
 static json_t *describe(const struct tw_isolate *c)
 {
-    json_t *argv = json_array(), *factors = json_array(), *ignored = json_array();
+    json_t *argv = tw_journal_argv(c->home, c->argv), *factors = json_array(), *ignored = json_array();
     struct twin_redactor *redactor = NULL;
-    size_t argc = 0;
-    while (c->argv[argc])
-        argc++;
     twin_redactor_open(c->home, &redactor, NULL);
-    char **safe = redactor ? twin_redact_argv(redactor, c->argv, argc) : NULL;
-    for (size_t i = 0; safe && i < argc; i++)
-        json_array_append_new(argv, tw_json_text(safe[i]));
-    twin_redact_free(safe);
     for (size_t i = 0; i < c->count; i++)
         json_array_append_new(factors, tw_json_text(c->candidate[i].id));
     for (size_t i = 0; i < c->args.ignore.count; i++)
@@ -173,79 +134,14 @@ static json_t *describe(const struct tw_isolate *c)
     return j;
 }
 
-static bool is_it(const char *folder, const json_t *wanted)
-{
-    char *path = tw_path_join(folder, "search.json");
-    json_t *found = path ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    bool equal = found && json_equal(found, wanted);
-    json_decref(found);
-    tw_free(path);
-    return equal;
-}
-
-/* The newest search folder for the same thing; NULL: none. Their names begin with the time. */
-static char *find(const char *all, const json_t *wanted)
-{
-    DIR *d = opendir(all);
-    char *best = NULL;
-    for (struct dirent *e; d && (e = readdir(d));) {
-        char *folder = e->d_name[0] != '.' ? tw_path_join(all, e->d_name) : NULL;
-        bool newer = folder && (!best || strcmp(folder, best) > 0) && is_it(folder, wanted);
-        if (newer) {
-            tw_free(best);
-            best = folder;
-        } else {
-            tw_free(folder);
-        }
-    }
-    if (d)
-        closedir(d);
-    return best;
-}
-
-static int write_text(const char *folder, const char *name, const char *text, struct twin_error *err)
-{
-    char *path = tw_path_join(folder, name);
-    int rc = path && text ? tw_write_file_atomic(path, text, strlen(text), err) : twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    tw_free(path);
-    return rc;
-}
-
-static int make_folder(struct tw_isolate *c, const char *all, const json_t *what, struct twin_error *err)
-{
-    char stamp[32], *text = json_dumps(what, JSON_INDENT(1)), *plan = twin_search_plan_text(&c->plan);
-    tw_utc_stamp(tw_realtime_ns(), stamp);
-    c->folder = tw_printf("%s/%s-%d", all, stamp, (int)getpid());
-    int rc = c->folder ? tw_mkdirs(c->folder, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = write_text(c->folder, "plan.txt", plan, err);
-    if (rc == 0)
-        rc = write_text(c->folder, "search.json", text, err);
-    free(text);
-    free(plan);
-    return rc;
-}
-
 int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err)
 {
-    char *all = tw_path_join(c->home, "searches"), *path = NULL;
     json_t *what = describe(c);
-    int rc = all && what ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    if (rc == 0 && c->args.resume) {
-        c->folder = find(all, what);
-        if (!c->folder)
-            rc = twin_error_set(err, TWIN_ENOENT, "no search of this job with these factors and options in %s; start one without --resume", all);
-    } else if (rc == 0) {
-        rc = make_folder(c, all, what, err);
-    }
-    if (rc == 0 && !(path = tw_path_join(c->folder, "log.jsonl")))
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    if (rc == 0 && c->args.resume && access(path, F_OK) == 0)
-        rc = read_log(c, path, err);
-    if (rc == 0 && (c->log_fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) < 0)
-        rc = twin_error_system(err, "cannot open %s", path);
+    char *plan = twin_search_plan_text(&c->plan);
+    const struct tw_journal_of of = {.kind = "searches", .name = "search.json", .what = what, .plan = plan, .resume = c->args.resume,
+                                     .thing = "search of this job with these factors and options"};
+    int rc = tw_journal_open(&c->journal, c->home, &of, read_line, c, err);
+    free(plan);
     json_decref(what);
-    tw_free(path);
-    tw_free(all);
     return rc;
 }

@@ -176,7 +176,7 @@ static int print_json(const struct tw_isolate *c, const struct twin_isolation *x
         tw_json_number(r->bound), "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted, "rate", tw_json_number(r->rate),
         "low", tw_json_number(r->rate_low), "high", tw_json_number(r->rate_high), "unit", r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "runs", "unit_why",
         r->unit_why ? r->unit_why : "", "tested", ids(c, &r->tested), "dropped", ids(c, &r->dropped), "left_out", ids(c, &r->left_out), "suspects",
-        ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->folder), "classes", classes_json(x), "natural",
+        ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->journal.folder), "classes", classes_json(x), "natural",
         natural_json(x), "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
         *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r), "vote",
         r->vote == TWIN_VOTE_UNKNOWN ? json_null() : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"), "jobs", (int)c->args.jobs));
@@ -193,7 +193,7 @@ int tw_isolate_json_error(int code)
 static int write_page(const struct tw_isolate *c, const struct tw_isolate_result *found)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    char *page = NULL, *path = tw_path_join(c->folder, "report.html");
+    char *page = NULL, *path = tw_path_join(c->journal.folder, "report.html");
     int rc = found->failed || !path ? twin_error_set(&err, TWIN_ENOMEM, "out of memory") : twin_isolation_html(&found->x, &page, &err);
     if (rc == 0)
         rc = tw_write_file_atomic(path, page, strlen(page), &err);
@@ -226,7 +226,7 @@ static int print_text(const struct tw_isolate *c, const struct twin_isolation *x
         printf("note      %s\n", x->note[i]);
     free(verdict);
     free(evidence);
-    printf("page      %s/report.html\n", c->folder);
+    printf("page      %s/report.html\n", c->journal.folder);
     return 0;
 }
 

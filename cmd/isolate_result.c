@@ -359,7 +359,7 @@ static char *next(const struct tw_isolate *c, const struct twin_search_report *r
     return tw_buf_steal(&b);
 }
 
-static enum twin_isolation_mood mood(enum twin_search_outcome o)
+static enum twin_mood mood(enum twin_search_outcome o)
 {
     return o == TWIN_SEARCH_ISOLATED ? TWIN_MOOD_FOUND
            : o == TWIN_SEARCH_NO_DIVERGENCE ? TWIN_MOOD_CLEAN
@@ -382,7 +382,7 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
     const char *job = own(o, c->arms ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
     o->x = (struct twin_isolation){
         .mood = mood(r->outcome), .outcome = twin_search_outcome_name(r->outcome), .sentence = own(o, sentence(c, r)), .command = job,
-        .folder = c->folder, .next = own(o, c->arms ? tw_isolate_arms_next(c, r) : next(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
+        .folder = c->journal.folder, .next = own(o, c->arms ? tw_isolate_arms_next(c, r) : next(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
         .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons", .unit_why = r->unit_why ? r->unit_why : "",
         .baseline = r->baseline, .baseline_parted = r->parted, .rate_low = r->rate_low, .rate_high = r->rate_high, .bound = r->bound,
         .runs = r->runs, .seconds = r->seconds, .arms = r->arms,

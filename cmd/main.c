@@ -11,7 +11,7 @@
 
 const struct tw_command *const tw_commands[] = {
     &tw_command_check, &tw_command_isolate, &tw_command_shrink, &tw_command_record, &tw_command_diff, &tw_command_zoom,    &tw_command_run,    &tw_command_show, &tw_command_report,
-    &tw_command_ls,    &tw_command_gc,     &tw_command_factors, &tw_command_ops, &tw_command_spread, &tw_command_simulate, &tw_command_significant,
+    &tw_command_ls,    &tw_command_gc,     &tw_command_factors, &tw_command_ops, &tw_command_spread, &tw_command_simulate, &tw_command_lab, &tw_command_significant, &tw_command_scale,
     &tw_command_digest, &tw_command_snapshot, &tw_command_sign, &tw_command_pack, &tw_command_replay, &tw_command_audit, &tw_command_verify, &tw_command_doctor, NULL,
 };
 

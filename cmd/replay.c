@@ -203,7 +203,7 @@ static size_t compare_checkpoints(const char *expected, const struct twin_run *n
                 f = &now->files[k];
         struct twin_content is;
         char *file = f ? tw_path_join(now->cwd, f->path) : NULL;
-        if (file && content && twin_content_read(file, &is, NULL) == 0) {
+        if (file && content && twin_content_read_tensors(file, &is, NULL) == 0) {
             word = strcmp(is.content, content) == 0 ? "same" : "differ";
             twin_content_free(&is);
         }

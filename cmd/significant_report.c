@@ -2,6 +2,7 @@
 /* What significant prints: the answer, the figures behind it, what was assumed, and a paragraph for a paper. */
 #include "significant.h"
 
+#include "configuration.h"
 #include "json.h"
 #include "options.h"
 #include "say.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <twin/provenance.h>
-#include <twin/trace.h>
 
 #define NUMBERS "%.4g"
 
@@ -29,63 +29,12 @@ static const char *what(const struct tw_significant *s)
 
 /* ---- the worlds: every figure carries its configuration */
 
-/* What decides about speed and bits, as the run's provenance has it: code, versions, precision, flags. */
-static void put_world(struct tw_buf *b, const struct twin_run *r)
-{
-    static const char *const versions[] = {"torch", "cuda", "cudnn", "nccl", "mpi", "numpy"};
-    static const char *const settings[] = {"default_dtype", "deterministic_algorithms", "threads", "cudnn.benchmark", "matmul.allow_tf32"};
-    json_t *p = NULL;
-    if (twin_provenance_load(r->dir, &p, NULL) != 0) {
-        tw_buf_puts(b, ", provenance not known");
-        return;
-    }
-    const json_t *code = json_object_get(p, "code"), *rank = json_array_get(json_object_get(p, "ranks"), 0);
-    const char *commit = json_string_value(json_object_get(code, "commit"));
-    if (commit)
-        tw_buf_printf(b, ", commit %.12s%s", commit, json_is_true(json_object_get(code, "dirty")) ? " with changes" : "");
-    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
-        const char *value = json_string_value(json_object_get(json_object_get(rank, "versions"), versions[i]));
-        if (value)
-            tw_buf_printf(b, ", %s %s", versions[i], value);
-    }
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        const char *value = json_string_value(json_object_get(json_object_get(rank, "settings"), settings[i]));
-        if (value)
-            tw_buf_printf(b, ", %s %s", settings[i], value);
-    }
-    json_decref(p);
-}
-
-static unsigned ranks_of(const struct twin_run *r)
-{
-    unsigned world = 0;
-    for (size_t i = 0; i < r->trace_count; i++) {
-        struct twin_trace *t = NULL;
-        if (twin_trace_open(r->traces[i], &t, NULL) != 0)
-            continue;
-        const struct twin_trace_info *info = twin_trace_info(t);
-        world = (unsigned)info->world > world ? (unsigned)info->world : world;
-        twin_trace_close(t);
-    }
-    return world;
-}
-
-/* "python train.py, 2 ranks, commit 1f..., torch 2.13.0, threads 2, on host": of the set's first run. malloc'ed. */
+/* Of the set's first run. malloc'ed. */
 static char *configuration(const struct tw_set *set)
 {
-    struct tw_buf b = {0};
     if (!set->run) /* every figure carries its configuration, or that it has none */
         return tw_printf("from %s, which does not say how they were measured", set->operand);
-    const struct twin_run *r = set->run[0];
-    char *command = tw_shell_quote(r->argv, r->argc);
-    const unsigned ranks = ranks_of(r);
-    tw_buf_puts(&b, command ? command : "");
-    if (ranks)
-        tw_buf_printf(&b, ", %u rank%s", ranks, ranks == 1 ? "" : "s");
-    put_world(&b, r);
-    tw_buf_printf(&b, ", on %s", r->host);
-    tw_free(command);
-    return tw_buf_steal(&b);
+    return tw_configuration(set->run[0]);
 }
 
 /* Whether all runs of one set were over before the other's began: then a drift of the machine looks like a difference. */

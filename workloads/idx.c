@@ -78,10 +78,12 @@ const char *idx_default_folder(void)
     if (n > 0) {
         path[n] = '\0';
         char *slash = strrchr(path, '/');
-        if (slash)
-            strcpy(slash, "/../../share/twinrun/data");
-        if (slash && access(path, F_OK) == 0)
-            return path;
+        static const char *const places[] = {"/data", "/../../share/twinrun/data"}; /* beside the program, or installed */
+        for (size_t i = 0; slash && i < 2; i++) {
+            strcpy(slash, places[i]);
+            if (access(path, F_OK) == 0)
+                return path;
+        }
     }
     return TRAINER_DATA;
 }

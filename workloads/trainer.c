@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,11 +164,20 @@ static int train(struct training *t)
 
 /* ---- the program around it */
 
+/* As safetensors: the length of a JSON header, the header, the values. The model lies in memory as it is written. */
 static int save(const struct model *m, const char *path)
 {
     FILE *f = fopen(path, "wb");
-    uint32_t sizes[3] = {IDX_PIXELS, HIDDEN, IDX_CLASSES};
-    bool good = f && fwrite("TWINMLP1", 8, 1, f) == 1 && fwrite(sizes, sizeof sizes, 1, f) == 1 && fwrite(m, sizeof *m, 1, f) == 1;
+    char header[512];
+    int n = snprintf(header, sizeof header,
+                     "{\"w1\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]},\"b1\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]},"
+                     "\"w2\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]},\"b2\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]}}",
+                     IDX_PIXELS, HIDDEN, offsetof(struct model, w1), offsetof(struct model, b1), HIDDEN, offsetof(struct model, b1), offsetof(struct model, w2),
+                     HIDDEN, IDX_CLASSES, offsetof(struct model, w2), offsetof(struct model, b2), IDX_CLASSES, offsetof(struct model, b2), sizeof *m);
+    for (; n % 8; n++)
+        header[n] = ' ';
+    const uint64_t length = (uint64_t)n;
+    bool good = f && fwrite(&length, sizeof length, 1, f) == 1 && fwrite(header, length, 1, f) == 1 && fwrite(m, sizeof *m, 1, f) == 1;
     if (f && fclose(f) != 0)
         good = false;
     if (!good)
@@ -213,11 +223,11 @@ static const char usage[] =
     "usage: trainer [options]\n"
     "  --steps N          optimizer steps (300)\n"
     "  --threads N        worker threads, 1 to 64 (4); the order of adding shows from 3 on\n"
-    "  --ordered          threads add their gradients in a fixed order: equal bits in every run\n"
+    "  --ordered          threads add their gradients in a fixed order: equal bits in every run; so does TRAINER_ORDERED=1\n"
     "  --lr RATE          learning rate (0.1)\n"
     "  --seed N           initial weights and order of the samples (1)\n"
     "  --data DIR         folder with the idx files (default: the sample that comes with it)\n"
-    "  --checkpoint FILE  write the final weights there\n"
+    "  --checkpoint FILE  write the final weights there, as safetensors\n"
     "  --quiet            print the result only\n";
 
 static bool number(const char *text, double least, double most, double *out)
@@ -256,6 +266,8 @@ static int parse(int argc, char **argv, struct options *o)
     }
     if (!o->data)
         o->data = idx_default_folder();
+    const char *ordered = getenv("TRAINER_ORDERED");
+    o->ordered |= ordered && strcmp(ordered, "1") == 0;
     return 0;
 }
 

@@ -42,6 +42,8 @@ struct twin_content {
 
 /* Errors: those of twin_tensors_open and _read; TWIN_EUNSUPPORTED names a tensor that cannot be read. Needs twin_content_free after success. */
 int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err);
+/* The same without the digest of a file's bytes, which is serial: nearly twice as fast on one core. `file` is "", but for folders. */
+int twin_content_read_tensors(const char *path, struct twin_content *out, struct twin_error *err);
 void twin_content_free(struct twin_content *c);
 
 /* One tensor that is not the same in both. */
@@ -51,6 +53,7 @@ struct twin_content_difference {
     bool values;                            /* same type and shape, other values: then the following are known */
     uint64_t changed;                       /* elements whose bits differ */
     double max_ulp, rel_l2;                 /* NaN: not for such a type */
+    double l2;                              /* of the difference itself */
 };
 /* Calls visit for each, by name, until it returns other than 0. Returns the number of visits, or an error (negative, in err). */
 long twin_content_compare(const struct twin_content *a, const struct twin_content *b,

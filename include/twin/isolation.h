@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <twin/compare.h>
 #include <twin/error.h>
+#include <twin/page.h>
 #include <twin/report.h>
 
 /* Time with the pin over time without it; NaN where it is not known. */
@@ -49,10 +50,8 @@ struct twin_isolation_run {
     double seconds;
 };
 
-enum twin_isolation_mood { TWIN_MOOD_FOUND, TWIN_MOOD_CLEAN, TWIN_MOOD_OPEN, TWIN_MOOD_TROUBLE };
-
 struct twin_isolation {
-    enum twin_isolation_mood mood;
+    enum twin_mood mood;
     const char *outcome, *sentence; /* "isolated"; one sentence that says it */
     const char *command, *folder, *next; /* next: a command, or "" */
     const struct twin_finding *first; /* of the natural runs; NULL: none */

@@ -168,6 +168,7 @@ struct twin_parts {
     char *site_dir;       /* folder with our sitecustomize.py; NULL when not found */
     char *cases_dir;      /* folder of the known cases; NULL when not found */
     char *hot_library;    /* libtwinrun_hot.so beside agent_library; NULL when not found */
+    char *workloads_dir;  /* folder with the embedded trainer and the example scripts; NULL when not found */
 };
 int twin_parts_find(struct twin_parts *out, struct twin_error *err);
 void twin_parts_free(struct twin_parts *p);

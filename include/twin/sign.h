@@ -45,11 +45,6 @@ enum twin_key_algorithm twin_key_algorithm(const struct twin_key *k);
 int twin_key_sign(struct twin_key *k, const void *data, size_t n, unsigned char **signature, size_t *bytes, struct twin_error *err);
 bool twin_key_verify(const struct twin_key *k, const void *data, size_t n, const unsigned char *signature, size_t bytes);
 
-/* ---- base64 (base64.c): RFC 4648 with padding; malloc'ed, NUL-terminated (tw_free) */
-char *twin_base64(const void *data, size_t n);
-/* Only what twin_base64 would have written; foreign: also the URL alphabet, and without padding. -> NULL: not such text, or no memory. */
-unsigned char *twin_base64_read(const char *text, bool foreign, size_t *bytes);
-
 /* ---- envelopes: DSSE 1.0.2 (envelope.c) */
 
 #define TWIN_PAYLOAD_INTOTO "application/vnd.in-toto+json"

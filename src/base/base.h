@@ -76,6 +76,11 @@ uint64_t tw_mix64(uint64_t x);                                     /* bijective 
 struct tw_hash128 { uint64_t a, b; };
 struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed); /* for tables and keys; stable: stored in traces */
 
+/* ---- base64 (base64.c): RFC 4648 with padding; malloc'ed, NUL-terminated (tw_free) */
+char *tw_base64(const void *data, size_t n);
+/* Only what tw_base64 would have written; foreign: also the URL alphabet, and without padding. -> NULL: not such text, or no memory. */
+unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes);
+
 /* ---- small TOML files (toml.c): [[NAME]] tables of strings, numbers, lists of strings and inline tables of strings, a line each */
 enum tw_toml_type { TW_TOML_STRING, TW_TOML_NUMBER, TW_TOML_STRINGS, TW_TOML_TABLE };
 struct tw_toml_value {

@@ -337,15 +337,12 @@ static int read_folder(const char *path, struct twin_content *out, struct twin_e
     return rc;
 }
 
-static int read_one_file(const char *path, struct twin_content *out, struct twin_error *err)
+/* The file's own digest beside that of its tensors. */
+static int digest_both(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct whole whole;
     pthread_t reader, digester;
-    int rc = twin_tensors_open_all(path, &out->tensors, err);
-    rc = rc ? rc : prepare(path, out, err);
-    if (rc)
-        return rc;
-    rc = whole_init(&whole, path, err);
+    int rc = whole_init(&whole, path, err);
     if (rc == 0 && pthread_create(&reader, NULL, read_file, &whole) != 0)
         rc = twin_error_set(err, TWIN_EIO, "no thread to read %s with", path);
     if (rc == 0) {
@@ -370,14 +367,33 @@ static int read_one_file(const char *path, struct twin_content *out, struct twin
     return rc;
 }
 
-int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
+static int read_any(const char *path, bool whole, struct twin_content *out, struct twin_error *err)
 {
-    struct stat st;
+    struct stat st = {.st_size = 0};
     *out = (struct twin_content){0};
-    int rc = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? read_folder(path, out, err) : read_one_file(path, out, err);
+    int rc;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        rc = read_folder(path, out, err);
+    } else {
+        rc = twin_tensors_open_all(path, &out->tensors, err);
+        rc = rc ? rc : prepare(path, out, err);
+        rc = rc ? rc : whole ? digest_both(path, out, err) : digest_all(out, err);
+        if (!whole)
+            out->file_bytes = (uint64_t)st.st_size;
+    }
     if (rc)
         twin_content_free(out);
     return rc;
+}
+
+int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
+{
+    return read_any(path, true, out, err);
+}
+
+int twin_content_read_tensors(const char *path, struct twin_content *out, struct twin_error *err)
+{
+    return read_any(path, false, out, err);
 }
 
 void twin_content_free(struct twin_content *c)
@@ -413,6 +429,7 @@ static int measure(const struct twin_content *a, const struct twin_content *b, s
     d->changed = sum.changed;
     d->max_ulp = sum.max_ulp;
     d->rel_l2 = sum.rel_l2;
+    d->l2 = isnan(sum.rel_l2) ? NAN : sqrt(sum.distance);
     return rc;
 }
 
@@ -423,7 +440,7 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
     for (size_t i = 0, j = 0; i < a->count || j < b->count;) {
         const struct twin_content_tensor *x = i < a->count ? &a->tensor[i] : NULL, *y = j < b->count ? &b->tensor[j] : NULL;
         const int order = !x ? 1 : !y ? -1 : strcmp(x->entry->name, y->entry->name);
-        struct twin_content_difference d = {order <= 0 ? x->entry->name : y->entry->name, order <= 0 ? x->entry : NULL, order >= 0 ? y->entry : NULL, false, 0, NAN, NAN};
+        struct twin_content_difference d = {order <= 0 ? x->entry->name : y->entry->name, order <= 0 ? x->entry : NULL, order >= 0 ? y->entry : NULL, false, 0, NAN, NAN, NAN};
         i += order <= 0;
         j += order >= 0;
         if (order == 0 && memcmp(x->digest, y->digest, sizeof x->digest) == 0)

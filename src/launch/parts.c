@@ -69,16 +69,16 @@ static int take_python(struct twin_parts *p, const char *folder, const char *nam
     return rc;
 }
 
-/* Takes <folder>/<name> if it is a folder and nothing was found before. */
-static int take_cases(struct twin_parts *p, const char *folder, const char *name, struct twin_error *err)
+/* Sets *slot to <folder>/<name>, resolved, if that is a folder and nothing was found before. */
+static int take_folder(char **slot, const char *folder, const char *name, struct twin_error *err)
 {
     struct stat st;
     char real[PATH_MAX];
-    if (p->cases_dir)
+    if (*slot)
         return 0;
     char *path = tw_path_join(folder, name);
     int rc = path ? 0 : no_memory(err);
-    if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && realpath(path, real) && !(p->cases_dir = tw_strdup(real)))
+    if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && realpath(path, real) && !(*slot = tw_strdup(real)))
         rc = no_memory(err);
     tw_free(path);
     return rc;
@@ -88,16 +88,16 @@ static int take_cases(struct twin_parts *p, const char *folder, const char *name
  * the wheel (everything beside the executable), the build tree, an installation, the same with Debian's library
  * folders. */
 static const struct {
-    const char *library, *python, *cases;
+    const char *library, *python, *cases, *workloads;
 } places[] = {
-    {LIBRARY, "agent", "cases"},
-    {"../agents/" LIBRARY, "../python", "../cases"},
-    {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python", "../share/twinrun/cases"},
-    {"../lib64/twinrun/" LIBRARY, "../lib64/twinrun/python", "../share/twinrun/cases"},
+    {LIBRARY, "agent", "cases", "workloads"},
+    {"../agents/" LIBRARY, "../python", "../cases", "../workloads"},
+    {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python", "../share/twinrun/cases", "../libexec/twinrun"},
+    {"../lib64/twinrun/" LIBRARY, "../lib64/twinrun/python", "../share/twinrun/cases", "../libexec/twinrun"},
 #if defined(__x86_64__)
-    {"../lib/x86_64-linux-gnu/twinrun/" LIBRARY, "../lib/x86_64-linux-gnu/twinrun/python", "../share/twinrun/cases"},
+    {"../lib/x86_64-linux-gnu/twinrun/" LIBRARY, "../lib/x86_64-linux-gnu/twinrun/python", "../share/twinrun/cases", "../libexec/twinrun"},
 #elif defined(__aarch64__)
-    {"../lib/aarch64-linux-gnu/twinrun/" LIBRARY, "../lib/aarch64-linux-gnu/twinrun/python", "../share/twinrun/cases"},
+    {"../lib/aarch64-linux-gnu/twinrun/" LIBRARY, "../lib/aarch64-linux-gnu/twinrun/python", "../share/twinrun/cases", "../libexec/twinrun"},
 #endif
 };
 
@@ -114,7 +114,9 @@ int twin_parts_find(struct twin_parts *out, struct twin_error *err)
         if (rc == 0)
             rc = take_python(out, given, "agent", err);
         if (rc == 0)
-            rc = take_cases(out, given, "cases", err);
+            rc = take_folder(&out->cases_dir, given, "cases", err);
+        if (rc == 0)
+            rc = take_folder(&out->workloads_dir, given, "workloads", err);
     }
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n > 0 && rc == 0) {
@@ -127,7 +129,9 @@ int twin_parts_find(struct twin_parts *out, struct twin_error *err)
             if (rc == 0)
                 rc = take_python(out, self, places[i].python, err);
             if (rc == 0)
-                rc = take_cases(out, self, places[i].cases, err);
+                rc = take_folder(&out->cases_dir, self, places[i].cases, err);
+            if (rc == 0)
+                rc = take_folder(&out->workloads_dir, self, places[i].workloads, err);
         }
     }
     if (rc == 0)
@@ -144,5 +148,6 @@ void twin_parts_free(struct twin_parts *p)
     tw_free(p->site_dir);
     tw_free(p->cases_dir);
     tw_free(p->hot_library);
+    tw_free(p->workloads_dir);
     *p = (struct twin_parts){0};
 }

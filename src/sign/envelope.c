@@ -103,10 +103,10 @@ int twin_envelope_sign(struct twin_envelope *e, struct twin_key *k, struct twin_
 
 static json_t *to_json(const struct twin_envelope *e)
 {
-    char *payload = twin_base64(e->payload, e->payload_bytes);
+    char *payload = tw_base64(e->payload, e->payload_bytes);
     json_t *list = json_array(), *o = payload ? json_pack("{s:s, s:s, s:O}", "payload", payload, "payloadType", e->type, "signatures", list) : NULL;
     for (size_t i = 0; i < e->signature_count; i++) {
-        char *sig = twin_base64(e->signature[i].bytes, e->signature[i].length);
+        char *sig = tw_base64(e->signature[i].bytes, e->signature[i].length);
         json_t *one = sig ? json_pack("{s:s, s:s}", "keyid", e->signature[i].keyid, "sig", sig) : NULL;
         tw_free(sig);
         if (json_array_append_new(list, one) != 0) {
@@ -153,7 +153,7 @@ static int read_signature(const json_t *one, const char *name, bool foreign, str
     if (!sig)
         return refuse(err, name, "signatures: sig", "a text", NULL);
     size_t n = 0;
-    unsigned char *bytes = strlen(sig) > SIGNATURE_BYTES_MAX * 2 ? NULL : twin_base64_read(sig, foreign, &n);
+    unsigned char *bytes = strlen(sig) > SIGNATURE_BYTES_MAX * 2 ? NULL : tw_base64_read(sig, foreign, &n);
     if (!bytes || n == 0 || n > SIGNATURE_BYTES_MAX) {
         tw_free(bytes);
         return refuse(err, name, "signatures: sig", foreign ? "base64" : "canonical base64 (--foreign takes other forms)", sig);
@@ -175,7 +175,7 @@ static int from_json(const json_t *o, const char *name, bool foreign, struct twi
     if (json_array_size(list) == 0 || json_array_size(list) > SIGNATURES_MAX)
         return twin_error_set(err, TWIN_EFORMAT, "%s: signatures: expected 1 to %d, found %zu", name, SIGNATURES_MAX, json_array_size(list));
     out->type = tw_strdup(type);
-    out->payload = (char *)twin_base64_read(payload, foreign, &out->payload_bytes);
+    out->payload = (char *)tw_base64_read(payload, foreign, &out->payload_bytes);
     rc = !out->type ? no_memory(err) : !out->payload ? refuse(err, name, "payload", foreign ? "base64" : "canonical base64 (--foreign takes other forms)", payload) : 0;
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++)
         rc = read_signature(json_array_get(list, i), name, foreign, out, err);

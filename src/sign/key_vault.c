@@ -155,7 +155,7 @@ static EVP_PKEY *public_key(const char *text)
         BIO_free(b);
         return pkey;
     }
-    unsigned char *raw = twin_base64_read(text, false, &n);
+    unsigned char *raw = tw_base64_read(text, false, &n);
     EVP_PKEY *pkey = raw && n == 32 ? EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, n) : NULL;
     tw_free(raw);
     return pkey;
@@ -190,7 +190,7 @@ static int read_signature(const struct vault *v, const char *text, unsigned char
 {
     char prefix[40];
     snprintf(prefix, sizeof prefix, "vault:v%llu:", (unsigned long long)v->version);
-    *signature = text && tw_starts(text, prefix) ? twin_base64_read(text + strlen(prefix), false, bytes) : NULL;
+    *signature = text && tw_starts(text, prefix) ? tw_base64_read(text + strlen(prefix), false, bytes) : NULL;
     if (*signature)
         return 0;
     char *safe = tw_printable(text ? text : "nothing", text ? strnlen(text, 40) : 7);
@@ -203,7 +203,7 @@ static int sign(struct twin_key *k, const void *bytes_to_sign, size_t n, unsigne
 {
     struct vault *v = k->device;
     json_t *data = NULL;
-    char *input = twin_base64(bytes_to_sign, n), *url = tw_printf("%s/v1/%s/sign/%s/%s", v->address, v->mount, v->name, hash_name(k->algorithm));
+    char *input = tw_base64(bytes_to_sign, n), *url = tw_printf("%s/v1/%s/sign/%s/%s", v->address, v->mount, v->name, hash_name(k->algorithm));
     json_t *request = input ? json_pack("{s:s, s:I, s:s}", "input", input, "key_version", (json_int_t)v->version, "marshaling_algorithm", "asn1") : NULL;
     char *body = request ? json_dumps(request, JSON_COMPACT) : NULL;
     int rc = body && url ? ask(v, url, body, &data, err) : no_memory(err);

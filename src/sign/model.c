@@ -95,7 +95,7 @@ int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes, 
     struct tw_buf b = {0};
     if (e->signature_count != 1 || !e->signature[0].keyid[0])
         return twin_error_set(err, TWIN_EINVAL, "a bundle takes one signature, found %zu", e->signature_count);
-    char *payload = twin_base64(e->payload, e->payload_bytes), *sig = twin_base64(e->signature[0].bytes, e->signature[0].length);
+    char *payload = tw_base64(e->payload, e->payload_bytes), *sig = tw_base64(e->signature[0].bytes, e->signature[0].length);
     json_t *o = payload && sig ? json_pack("{s:s, s:{s:{s:s}, s:[]}, s:{s:s, s:s, s:[{s:s, s:s}]}}", "mediaType", BUNDLE, "verificationMaterial", "publicKey", "hint",
                                            e->signature[0].keyid, "tlogEntries", "dsseEnvelope", "payload", payload, "payloadType", e->type, "signatures", "sig", sig, "keyid", "")
                                : NULL;

@@ -55,6 +55,8 @@ def test_as_specified_in_every_format(digest, tmp_path):
         item, = digest(tmp_path / name)["items"]
         assert item["content"] == wanted, name
         assert item["file"] == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        only, = digest("--tensors", tmp_path / name)["items"]
+        assert only["file"] is None and {**only, "file": item["file"]} == item
         assert {t["name"]: t["sha256"] for t in item["tensors"]} == {n: tensor_digest(n, t).hexdigest() for n, t in state.items()}
     arrays = {n: t for n, t in state.items() if n not in ("z",)}    # NumPy has no bfloat16
     numpy.savez(tmp_path / "d.npz", **{n: t.numpy() for n, t in arrays.items()})

@@ -152,6 +152,16 @@ def set_quota(group, microseconds):
         f.write(str(microseconds))
 
 
+def move_to(group):
+    """This process, and what it starts from then on."""
+    with open(group + "/cgroup.procs", "w") as f:
+        f.write(str(os.getpid()))
+
+
+def own_group():
+    return GROUPS + re.search(r":(?:.*,)?cpu(?:,.*)?:(.*)", open("/proc/self/cgroup").read()).group(1).rstrip("/")
+
+
 def in_group(group, command):
     return ["sh", "-c", 'echo $$ >%s/cgroup.procs && exec "$@"' % group, "sh", *command] if group else command
 
@@ -160,11 +170,14 @@ def injected(home, kind, rng, seconds):
     """One run of the job with one thing done to it at a random time. Returns (folder, onset, end)."""
     onset, length = rng.uniform(0.25, 0.5) * seconds, rng.uniform(0.25, 0.4) * seconds
     cpu = rng.choice(sorted(os.sched_getaffinity(0)))
-    group, server, hog = make_group("twinrun-test-%d" % os.getpid()), None, None
+    group, server, hog, back = make_group("twinrun-test-%d" % os.getpid()), None, None, None
     place = ["taskset", "-c", str(cpu)]
     command = [*place, JOB, "--seconds", str(seconds), "--spin", str(rng.randint(500000, 1500000))]
     if kind in ("network", "quiet-network"):
         server = Server()
+        if group:  # else the job's share starves its server, and the steps do wait for the network
+            back = own_group()
+            move_to(group)
         command += ["--port", str(server.port), "--bytes", str(rng.choice([32768, 65536, 131072]))]
     if kind in ("workers", "quiet-workers"):
         first, then = rng.choice([(6, 3), (6, 2), (4, 2), (8, 4)])
@@ -190,6 +203,8 @@ def injected(home, kind, rng, seconds):
             hog.wait()
         if server:
             server.close()
+        if back:
+            move_to(back)
         if group:
             time.sleep(0.02)
             os.rmdir(group)
@@ -236,12 +251,15 @@ def test_campaign(tmp_path, capsys):
         found.setdefault(kind, []).append(classified(tmp_path, folder))
         shutil.rmtree(folder)
     wrong = {k: [f for f in v if f != TRUTH[k]] for k, v in found.items()}
+    results = []
     for noisy in (False, True):
-        kinds = [k for k in found if k.startswith("quiet") != noisy]
+        kinds = [k for k in found if k.startswith("quiet") == noisy]
         right, all_ = sum(len(found[k]) - len(wrong[k]) for k in kinds), sum(len(found[k]) for k in kinds)
         with capsys.disabled():
             print("\n%s: right on %d of %d; wrong: %s; load %.1f before, %.1f after" %
-                  ("injected" if noisy else "quiet", right, all_, {k: wrong[k] for k in kinds if wrong[k]}, begun[0], os.getloadavg()[0]))
+                  ("quiet" if noisy else "injected", right, all_, {k: wrong[k] for k in kinds if wrong[k]}, begun[0], os.getloadavg()[0]))
+        results.append((right, all_))
+    for right, all_ in results:
         assert all_ >= 100 and right >= 0.95 * all_
 
 

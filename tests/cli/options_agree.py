@@ -9,7 +9,7 @@ import sys
 SAMPLES = {"DIR=SNAPSHOT": "d=d.snapshot", "LEVEL": "ops", "N": "3", "K": "3", "TIME": "10m", "DAYS": "7", "FIRST:LAST": "1:2", "FILE": "file", "DIR": "folder",
            "TEXT": "text", "CMD": "true", "PATTERN": "*", "PYTHON": "python3", "LIST": "all", "ID": "mine", "KIND": "step", "BYTES": "4G", "DEVICE": "cpu", "KNOB": "--size=8:2",
            "FORMAT": "yaml", "NAME": "w", "TYPE": "bf16", "HOW": "fixed", "P": "4", "S": "5", "T": "2",
-           "WHAT": "wall", "WORD": "metric", "PERCENT": "5%", "SIZE": "3", "OPTION": "--no-index", "FOLDER": "folder", "VENUE": "icml", "PROGRAM": "python3", "KEY": "team.key", "PUB": "team.pub", "PATH": "new.key", "URL": "none", "WHEN": "3d"}
+           "WHAT": "wall", "WORD": "metric", "PERCENT": "5%", "SIZE": "3", "OPTION": "--no-index", "FOLDER": "folder", "VENUE": "icml", "PROGRAM": "python3", "KEY": "team.key", "PUB": "team.pub", "PATH": "new.key", "URL": "none", "WHEN": "3d", "WORK": "32*{n},samples"}
 bad = 0
 
 

@@ -55,8 +55,8 @@ static void base64(void **state)
     size_t n;
     (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
-        char *text = twin_base64(vectors[i][0], strlen(vectors[i][0]));
-        unsigned char *back = twin_base64_read(vectors[i][1], false, &n);
+        char *text = tw_base64(vectors[i][0], strlen(vectors[i][0]));
+        unsigned char *back = tw_base64_read(vectors[i][1], false, &n);
         assert_string_equal(text, vectors[i][1]);
         assert_int_equal(n, strlen(vectors[i][0]));
         assert_memory_equal(back, vectors[i][0], n);
@@ -64,10 +64,10 @@ static void base64(void **state)
         tw_free(back);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_null(twin_base64_read(bad[i], false, &n));
+        assert_null(tw_base64_read(bad[i], false, &n));
     for (size_t i = 0; i < sizeof foreign_bad / sizeof foreign_bad[0]; i++)
-        assert_null(twin_base64_read(foreign_bad[i], true, &n));
-    unsigned char *url = twin_base64_read("-_8", true, &n);
+        assert_null(tw_base64_read(foreign_bad[i], true, &n));
+    unsigned char *url = tw_base64_read("-_8", true, &n);
     assert_int_equal(n, 2);
     assert_memory_equal(url, "\xfb\xff", 2);
     tw_free(url);
@@ -183,7 +183,7 @@ static void other_tools_envelopes(void **state)
     (void)state;
     text = signed_text(names, 1, &payload_bytes);
     assert_int_equal(twin_envelope_parse(text, payload_bytes, "x", false, &e, NULL), 0);
-    char *payload = twin_base64(e.payload, e.payload_bytes), *sig = twin_base64(e.signature[0].bytes, e.signature[0].length);
+    char *payload = tw_base64(e.payload, e.payload_bytes), *sig = tw_base64(e.signature[0].bytes, e.signature[0].length);
     for (char *c = sig; *c; c++) /* the other alphabet, without padding */
         *c = *c == '+' ? '-' : *c == '/' ? '_' : *c;
     sig[strcspn(sig, "=")] = '\0';

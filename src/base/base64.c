@@ -3,11 +3,10 @@
 #include "base.h"
 
 #include <string.h>
-#include <twin/sign.h>
 
 static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-char *twin_base64(const void *data, size_t n)
+char *tw_base64(const void *data, size_t n)
 {
     const unsigned char *d = data;
     char *out = n > SIZE_MAX / 2 ? NULL : tw_malloc((n + 2) / 3 * 4 + 1), *o = out;
@@ -35,7 +34,7 @@ static int value_of(char c, bool url)
     return c == (url ? '-' : '+') ? 62 : c == (url ? '_' : '/') ? 63 : -1;
 }
 
-unsigned char *twin_base64_read(const char *text, bool foreign, size_t *bytes)
+unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes)
 {
     size_t n = strlen(text), pad = 0;
     const bool url = foreign && strpbrk(text, "-_") != NULL; /* one alphabet or the other, not both */

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_PAGE_H
+#define TW_CMD_PAGE_H
+/* --html FILE of every command. */
+#include <twin/page.h>
+
+#define TW_HTML_OPTION(args, field) \
+    {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the report as one HTML file that opens offline", offsetof(struct args, field)}
+
+/* A page that cannot be written is found out now and not after an hour of runs. path may be NULL. 0, or an exit code; said. */
+int tw_page_check(const char *verb, const char *path);
+/* Ends and closes the page (NULL: there was no memory for it) and writes it. 0, or an exit code; said. */
+int tw_page_write(const char *verb, struct twin_page *p, const char *path);
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun scale: how do speed and cost hang on the number of workers? */
+#include "scale.h"
+
+#include "configuration.h"
+#include "interrupt.h"
+#include "json.h"
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIELD(f) offsetof(struct tw_scale_args, f)
+
+static const struct tw_option options[] = {
+    {"counts", 'c', TW_OPT_STRING, "LIST", "2,4,8", "Study", "numbers of workers; each stands in for {n} in the command", FIELD(counts)},
+    {"repeats", 'r', TW_OPT_COUNT, "N", "3", "Study", "timed runs of each number", FIELD(repeats), 1, 1000},
+    {"work-per-step", 'w', TW_OPT_STRING, "WORK", NULL, "Study",
+     "useful work of one step of the whole job, as 256,samples (the same with any number of workers: strong scaling) or 32*{n},samples (it grows with them: weak scaling). Unless given: one step",
+     FIELD(work_per_step)},
+    {"work-per-run", 0, TW_OPT_STRING, "WORK", NULL, "Study", "useful work of one whole run: for jobs whose steps cannot be seen; speed is then that of whole runs", FIELD(work_per_run)},
+    {"price", 0, TW_OPT_STRING, "P", NULL, "Study", "price of one worker for an hour: adds the price of a unit of work", FIELD(price)},
+    {"warmup", 0, TW_OPT_COUNT, "N", "1", "Study", "steps at the start of each run that do not count", FIELD(warmup), 1, 1000000},
+    {"seed", 0, TW_OPT_COUNT, "N", "1", "Study", "of the drawn order", FIELD(seed), 0, INT64_MAX},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
+    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
+    {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest study of this job that was interrupted; a larger --repeats adds rounds", FIELD(resume)},
+    {"level", 'l', TW_OPT_LEVEL, "LEVEL", "steps", "Recording", "what timed runs record: steps, tensors, modules or ops. Less disturbs less", FIELD(level)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
+    {"from", 0, TW_OPT_FILE, "FILE", NULL, "Output", "run nothing: take the study from a file that --json wrote, or from its package", FIELD(from)},
+    {"csv", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the curve as a table", FIELD(csv)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.scale/1, with every run's times", FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the result: no plan, no progress, no line per run", FIELD(quiet)},
+    {NULL},
+};
+
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "--from STUDY [--csv FILE] [--json]", NULL};
+static const struct tw_pair exits[] = {
+    {"0", "measured: at least three runs of each number of workers"},
+    {"2", "trouble: bad use, the home cannot be written, no run could be timed"},
+    {"3", "inconclusive: at some number of workers fewer than three runs could be timed"},
+    {"130", "interrupted by Ctrl-C; --resume goes on"},
+    {NULL, NULL},
+};
+static const struct tw_pair examples[] = {
+    {"twinrun scale --work-per-step 256,samples -- torchrun --nproc-per-node={n} train.py", "strong scaling: 256 samples a step, whatever {n}"},
+    {"twinrun scale --counts 1,2,4 --work-per-step '32*{n},samples' -- mpirun -np {n} ./train", "weak scaling: 32 samples for each worker"},
+    {"twinrun scale --repeats 10 --price 2.50 --csv curve.csv -- ./train --threads {n}", "ten runs of each, prices, a table"},
+    {"twinrun scale --from study.json --csv curve.csv", "the same from a study's file: nothing runs"},
+    {NULL, NULL},
+};
+
+/* ---- what was asked */
+
+static int by_size(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int parse_counts(struct tw_scale *s)
+{
+    char *copy = tw_strdup(s->args.counts), *rest = copy, *one;
+    bool ok = copy != NULL;
+    for (; ok && (one = strsep(&rest, ","));) {
+        uint64_t n = 0;
+        ok = s->counts < TW_SCALE_COUNTS && tw_parse_u64(one, INT32_MAX, &n) == 0 && n > 0;
+        for (size_t i = 0; ok && i < s->counts; i++)
+            ok = s->count[i] != n;
+        if (ok)
+            s->count[s->counts++] = n;
+    }
+    tw_free(copy);
+    qsort(s->count, s->counts, sizeof *s->count, by_size);
+    return ok ? -1 : tw_bad_use("scale", "--counts: expected up to %d different numbers from 1 on, as 2,4,8, found \"%s\"", TW_SCALE_COUNTS, s->args.counts);
+}
+
+/* A product of numbers and {n}. */
+static bool parse_product(char *text, struct tw_scale_work *w)
+{
+    for (char *factor, *end; (factor = strsep(&text, "*"));) {
+        if (strcmp(factor, "{n}") == 0) {
+            w->power++;
+            continue;
+        }
+        const double x = strtod(factor, &end);
+        if (end == factor || *end || !(x > 0) || !isfinite(x))
+            return false;
+        w->each *= x;
+    }
+    return isfinite(w->each) && w->each > 0 && w->power <= 9;
+}
+
+static int parse_work(const char *option, const char *given, const char *unit, struct tw_scale_work *w)
+{
+    char *copy = tw_strdup(given), *comma = copy ? strchr(copy, ',') : NULL;
+    snprintf(w->unit, sizeof w->unit, "%s", unit);
+    w->each = 1;
+    bool ok = copy != NULL;
+    if (comma) {
+        *comma++ = '\0';
+        ok = *comma && strlen(comma) < sizeof w->unit;
+        for (const char *c = comma; *c; c++)
+            ok = ok && (isalnum((unsigned char)*c) || strchr("_-", *c));
+        snprintf(w->unit, sizeof w->unit, "%s", comma);
+    }
+    ok = ok && parse_product(copy, w);
+    tw_free(copy);
+    return ok ? -1 : tw_bad_use("scale", "%s: expected a positive number, also times {n}, and a unit of letters, as 256,samples or 32*{n},samples, found \"%s\"", option, given);
+}
+
+static int understand(struct tw_scale *s)
+{
+    const struct tw_scale_args *a = &s->args;
+    bool names = false;
+    char *end;
+    for (size_t i = 0; s->argv[i]; i++)
+        names |= strstr(s->argv[i], "{n}") != NULL;
+    int rc = parse_counts(s);
+    if (rc < 0 && !names)
+        rc = tw_bad_use("scale", "expected {n} in the command, where the number of workers belongs, as in torchrun --nproc-per-node={n} train.py");
+    if (rc < 0 && a->work_per_step && a->work_per_run)
+        rc = tw_bad_use("scale", "expected --work-per-step or --work-per-run, found both");
+    s->work = (struct tw_scale_work){.each = 1, .per_run = a->work_per_run != NULL, .unit = "steps"};
+    if (rc < 0 && a->work_per_step)
+        rc = parse_work("--work-per-step", a->work_per_step, "units", &s->work);
+    if (rc < 0 && a->work_per_run)
+        rc = parse_work("--work-per-run", a->work_per_run, "units", &s->work);
+    if (rc < 0 && a->price) {
+        s->price = strtod(a->price, &end);
+        if (end == a->price || *end || !(s->price > 0) || !isfinite(s->price))
+            rc = tw_bad_use("scale", "--price: expected a positive number, found \"%s\"", a->price);
+    }
+    return rc;
+}
+
+static long usable_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* ---- order of events */
+
+static char *masked_command(const struct tw_scale *s)
+{
+    json_t *words = tw_journal_argv(s->home, s->argv);
+    const size_t n = json_array_size(words);
+    char **argv = tw_calloc(n + 1, sizeof *argv);
+    for (size_t i = 0; argv && i < n; i++)
+        argv[i] = (char *)(uintptr_t)json_string_value(json_array_get(words, i));
+    char *text = argv ? tw_shell_quote(argv, n) : NULL;
+    tw_free(argv);
+    json_decref(words);
+    return text;
+}
+
+/* Of the first run that ended well, whose commands and numbers of workers are left out: these are the study's. */
+static char *configuration(const struct tw_scale *s)
+{
+    char *text = NULL;
+    for (size_t i = 0; i < s->runs && !text; i++) {
+        struct twin_run *r = NULL;
+        char *path = s->run[i].good ? tw_printf("%s/runs/%s", s->home, s->run[i].run) : NULL;
+        if (path && twin_run_load(path, &r, NULL) == 0)
+            text = tw_configuration_of_world(r);
+        twin_run_free(r);
+        tw_free(path);
+    }
+    return text ? text : tw_strdup("");
+}
+
+static int measure(struct tw_scale *s)
+{
+    char when[32];
+    tw_utc_stamp(tw_realtime_ns(), when);
+    when[10] = '\0'; /* the day */
+    s->home = tw_home_for_runs(s->args.home, "scale");
+    if (!s->home)
+        return TW_EXIT_TROUBLE;
+    s->cores = usable_cores();
+    s->made = tw_strdup(when);
+    s->command = masked_command(s);
+    if (!s->made || !s->command)
+        return tw_trouble(NULL, "scale: no memory");
+    int rc = tw_scale_make_runs(s);
+    if (rc < 0 && !(s->configuration = configuration(s)))
+        rc = tw_trouble(NULL, "scale: no memory");
+    if (rc < 0)
+        tw_scale_compare_results(s);
+    return rc;
+}
+
+static int write_text(const char *path, char *text)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    int rc = text ? tw_write_file_atomic(path, text, strlen(text), &err) : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+    tw_free(text);
+    return rc ? tw_trouble(&err, "scale: %s was not written", path) : -1;
+}
+
+/* Timed runs ended well, and none of them says how long its steps took. */
+static bool steps_unseen(const struct tw_scale *s)
+{
+    bool well = false;
+    for (size_t i = 0; i < s->runs; i++) {
+        if (tw_scale_counts(s, &s->run[i]))
+            return false;
+        well |= s->run[i].good && s->run[i].round > 0;
+    }
+    return well;
+}
+
+/* The study's file in its folder: what --from, and a package, take. */
+static int keep_study(const struct tw_scale *s, json_t *j)
+{
+    char *path = tw_path_join(s->journal.folder, "result.json"), *text = j ? json_dumps(j, JSON_REAL_PRECISION(17)) : NULL;
+    int rc = path ? write_text(path, text ? tw_strdup(text) : NULL) : tw_trouble(NULL, "scale: no memory");
+    free(text);
+    tw_free(path);
+    return rc;
+}
+
+static int report(struct tw_scale *s)
+{
+    int rc = tw_scale_compute(s);
+    if (rc >= 0)
+        return rc;
+    if (!s->args.from && steps_unseen(s))
+        tw_say("scale: fewer than two steps behind the warm-up were seen in runs that ended well; --work-per-run N counts whole runs");
+    json_t *j = tw_scale_json(s);
+    rc = s->journal.folder ? keep_study(s, j) : -1;
+    if (rc < 0 && s->args.csv)
+        rc = write_text(s->args.csv, tw_scale_csv(s));
+    if (rc >= 0 || !s->args.json) {
+        json_decref(j);
+        rc = rc >= 0 ? rc : tw_scale_text(s);
+    } else {
+        rc = tw_json_print_exact(j);
+    }
+    if (rc == 0 && s->journal.folder && !s->args.json)
+        printf("study       %s/result.json\n", s->journal.folder);
+    return rc ? rc : tw_scale_exit(s);
+}
+
+static void fini(struct tw_scale *s)
+{
+    for (size_t i = 0; i < s->runs; i++)
+        tw_scale_run_free(&s->run[i]);
+    for (size_t i = 0; i < s->counts; i++)
+        tw_free(s->result[i].why);
+    for (size_t i = 0; i < s->notes; i++)
+        tw_free(s->note[i]);
+    tw_free(s->note);
+    tw_free(s->run);
+    tw_free(s->z);
+    tw_free(s->home);
+    tw_free(s->made);
+    tw_free(s->command);
+    tw_free(s->configuration);
+    tw_journal_close(&s->journal);
+}
+
+static int run(int argc, char **argv)
+{
+    struct tw_scale s = {.journal = {.fd = -1}};
+    struct tw_operands job;
+    int rc = tw_options_parse(&tw_command_scale, argc, argv, &s.args, &job);
+    if (rc < 0 && !s.args.from && !job.count)
+        rc = tw_bad_use("scale", "expected the job's command after --; write: twinrun scale -- torchrun --nproc-per-node={n} train.py");
+    if (rc < 0 && s.args.from && (job.count || s.args.resume))
+        rc = tw_bad_use("scale", "--from runs nothing: expected no command and no --resume beside it");
+    if (rc >= 0)
+        return rc;
+    s.argv = job.items;
+    if (s.args.from) {
+        rc = tw_scale_load(&s, s.args.from);
+    } else {
+        tw_interrupt_hold();
+        tw_progress_setup(s.args.quiet);
+        rc = understand(&s);
+        rc = rc < 0 ? measure(&s) : rc;
+    }
+    if (rc < 0)
+        rc = report(&s);
+    fini(&s);
+    return rc;
+}
+
+const struct tw_command tw_command_scale = {
+    "scale",
+    "how do speed and cost hang on the number of workers?",
+    synopsis,
+    "Runs COMMAND with each number of workers in place of {n}: once to see that it works and what comes out of it, then, timed, several times in drawn order, so that a machine that "
+    "drifts drifts over all of them. Speed is work over the time that the steps behind the warm-up took on the slowest rank; the runs are the observations, and every figure has the "
+    "interval that it has between runs. Efficiency is the speed for each worker, held against the smallest number; cost is worker-seconds for one unit of work.\n\n"
+    "Whether the results are the same is told apart from that: bit for bit among the runs of one number of workers, and how far they are from those of the smallest.\n\n"
+    "A run that fails is named and left out. The study's file has every run's times; --from draws the curve again from it.",
+    options,
+    TW_OPERANDS_JOB,
+    0,
+    0,
+    exits,
+    examples,
+    run,
+};

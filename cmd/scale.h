@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_SCALE_H
+#define TW_CMD_SCALE_H
+/*
+ * Inside of twinrun scale: scale.c (options, order of events), scale_runs.c (the runs, in drawn order), scale_read.c (what a run's traces
+ * say), scale_file.c (a study as JSON, and back), scale_report.c (text, CSV).
+ *
+ * A study is what was measured, run by run; every figure is computed from that (twin/scaling.h), so that whoever has the file has the curve.
+ */
+#include "journal.h"
+#include "options.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/run.h>
+#include <twin/scaling.h>
+
+enum { TW_SCALE_COUNTS = 32, TW_SCALE_STEPS = 20000 /* kept of a run: of more, evenly spaced ones */ };
+
+struct tw_scale_args {
+    const char *counts, *work_per_step, *work_per_run, *price, *home, *csv, *html, *from, *package;
+    enum twin_level level;
+    uint64_t repeats, seed, warmup, steps, max_time;
+    bool fresh_dir, json, quiet, resume;
+};
+
+/* How much useful work there is: a constant times {n} to a power (0: strong scaling, 1: weak), or 1 step, or 1 run. */
+struct tw_scale_work { double each; unsigned power; bool per_run; char unit[32]; };
+
+/* One run. */
+struct tw_scale_run {
+    uint64_t round, workers;         /* round 0: for the results, at level tensors, not timed */
+    bool good;
+    char *run, *state;               /* its folder's name; "ok", "exit 3", ... */
+    double wall_s, observer;         /* observer: NaN when not known */
+    uint64_t steps;                  /* finished ones, of the rank that has least */
+    uint64_t timed;                  /* of these, behind the warm-up */
+    double timed_s;                  /* they took so long, on the slowest rank */
+    double *step; size_t step_count; /* seconds of each, on that rank */
+    uint64_t ranks;                  /* of the world that the job said it is; 0: unknown */
+    char *weights, *loss;            /* digest of the last weights of rank 0; the last loss: "" when none was seen */
+};
+
+/* The last state of two runs, held against one another. */
+struct tw_scale_result {
+    uint64_t workers;
+    uint64_t runs, classes;          /* with weights; how many sets of weights among them */
+    bool compared;                   /* with the smallest number of workers */
+    bool equal;                      /* bit for bit */
+    double distance;                 /* relative L2 distance of the weights, by sketches; NaN: not known */
+    double loss, loss_distance;      /* of the run of round 0; NaN: none seen */
+    char *why;                       /* not compared: why; NULL */
+};
+
+struct tw_scale {
+    struct tw_scale_args args;
+    char *const *argv;               /* with {n} in it */
+    char *command;                   /* the same as one could type it, secrets masked */
+    char *home, *configuration, *made;
+    long cores;                      /* that this process may use */
+    uint64_t count[TW_SCALE_COUNTS]; size_t counts; /* ascending */
+    struct tw_scale_work work;
+    double price;                    /* of a worker-hour; 0: none given */
+    struct tw_scale_run *run; size_t runs;
+    struct tw_scale_result result[TW_SCALE_COUNTS];
+    struct twin_scaling_point point[TW_SCALE_COUNTS];
+    size_t measured;                 /* numbers of workers with runs in the curve */
+    double *z;                       /* of each run of the curve, in the order of the runs; NaN elsewhere */
+    char **note; size_t notes;       /* what qualifies the figures */
+    struct tw_journal journal;
+    bool interrupted, out_of_time;
+};
+
+/* ---- scale_runs.c: -1, or the exit code after a complaint */
+int tw_scale_make_runs(struct tw_scale *s);
+
+/* ---- scale_read.c */
+/* Fills what the traces say. What they do not say stays 0, NaN or "". TWIN_ENOMEM. */
+int tw_scale_read_run(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out, struct twin_error *err);
+void tw_scale_compare_results(struct tw_scale *s);
+
+/* ---- scale_file.c */
+json_t *tw_scale_run_json(const struct tw_scale_run *r);
+int tw_scale_run_read(const json_t *j, struct tw_scale_run *out); /* TWIN_EFORMAT, TWIN_ENOMEM */
+int tw_scale_add(struct tw_scale *s, struct tw_scale_run *r);     /* takes what r holds */
+json_t *tw_scale_json(const struct tw_scale *s);
+int tw_scale_load(struct tw_scale *s, const char *path);          /* -1, or the exit code after a complaint */
+void tw_scale_run_free(struct tw_scale_run *r);
+
+/* ---- scale_report.c */
+double tw_scale_work_of(const struct tw_scale *s, uint64_t workers); /* in a step, or a run */
+bool tw_scale_counts(const struct tw_scale *s, const struct tw_scale_run *r); /* is it one that the curve is made of? */
+bool tw_scale_outliers_told(const struct twin_scaling_point *p);      /* enough runs, and a MAD that is not 0 */
+double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r);
+int tw_scale_compute(struct tw_scale *s);                            /* points and notes, from the runs; -1, or the exit code */
+int tw_scale_text(const struct tw_scale *s);
+char *tw_scale_csv(const struct tw_scale *s);
+int tw_scale_exit(const struct tw_scale *s);
+#endif

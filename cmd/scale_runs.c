@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runs of a study. Round 0 makes one of each number of workers at level tensors: it shows whether the job works with so many and what comes out of it,
+ * and warms the caches; it is not timed. Each round after it makes one of each in drawn order, so that a machine that drifts drifts over all of them. */
+#include "scale.h"
+
+#include "interrupt.h"
+#include "json.h"
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+#include "watch.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/provenance.h>
+#include <unistd.h>
+
+enum { HOPELESS = 2 /* failed runs of a number of workers, without one that ended well */ };
+
+/* ---- the plan */
+
+/* The numbers of workers in the order of a round. */
+static void draw(const struct tw_scale *s, uint64_t round, uint64_t order[TW_SCALE_COUNTS])
+{
+    uint64_t state = tw_mix64(s->args.seed * 0x9E3779B97F4A7C15u + round);
+    memcpy(order, s->count, s->counts * sizeof *order);
+    for (size_t i = s->counts; round > 0 && i-- > 1;) {
+        state = tw_mix64(state + 0x9E3779B97F4A7C15u);
+        const size_t k = (size_t)(state % (i + 1)); /* of at most 32: no bias that anybody could measure */
+        const uint64_t other = order[k];
+        order[k] = order[i];
+        order[i] = other;
+    }
+}
+
+static char *plan_text(const struct tw_scale *s)
+{
+    struct tw_buf b = {0};
+    uint64_t order[TW_SCALE_COUNTS];
+    tw_buf_printf(&b, "plan: %llu timed runs of each of %zu numbers of workers, and one before them that is not timed\n", (unsigned long long)s->args.repeats, s->counts);
+    tw_buf_printf(&b, "plan: in drawn order (seed %llu):", (unsigned long long)s->args.seed);
+    for (uint64_t round = 1; round <= s->args.repeats && round <= 20; round++) {
+        draw(s, round, order);
+        for (size_t i = 0; i < s->counts; i++)
+            tw_buf_printf(&b, "%s%llu", i == 0 && round > 1 ? " | " : " ", (unsigned long long)order[i]);
+    }
+    tw_buf_puts(&b, s->args.repeats > 20 ? " | ...\n" : "\n");
+    return tw_buf_steal(&b);
+}
+
+static json_t *describe(const struct tw_scale *s)
+{
+    json_t *counts = json_array();
+    char *cwd = tw_path_absolute(".", NULL);
+    for (size_t i = 0; i < s->counts; i++)
+        json_array_append_new(counts, json_integer((json_int_t)s->count[i]));
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s}", "schema", "twinrun.study/1", "argv", tw_journal_argv(s->home, s->argv), "cwd", tw_json_text(cwd), "counts",
+                          counts, "seed", (json_int_t)s->args.seed, "warmup", (json_int_t)s->args.warmup, "steps", (json_int_t)s->args.steps, "level", twin_level_name(s->args.level), "work",
+                          s->args.work_per_run ? s->args.work_per_run : s->args.work_per_step ? s->args.work_per_step : "");
+    tw_free(cwd);
+    return j;
+}
+
+static int read_line(void *user, const json_t *j, struct twin_error *err)
+{
+    struct tw_scale_run r;
+    int rc = tw_scale_run_read(j, &r);
+    if (rc == 0 && (rc = tw_scale_add(user, &r)) != 0) {
+        tw_scale_run_free(&r);
+        twin_error_set(err, rc, "no memory for the runs of the study");
+    }
+    return rc;
+}
+
+static bool is_made(const struct tw_scale *s, uint64_t round, uint64_t workers)
+{
+    for (size_t i = 0; i < s->runs; i++)
+        if (s->run[i].round == round && s->run[i].workers == workers)
+            return true;
+    return false;
+}
+
+static bool is_hopeless(const struct tw_scale *s, uint64_t workers)
+{
+    size_t failed = 0, good = 0;
+    for (size_t i = 0; i < s->runs; i++) {
+        failed += s->run[i].workers == workers && !s->run[i].good;
+        good += s->run[i].workers == workers && s->run[i].good;
+    }
+    return failed >= HOPELESS && good == 0;
+}
+
+/* ---- one run */
+
+static char *fill_in(const char *word, uint64_t workers)
+{
+    struct tw_buf b = {0};
+    for (const char *at; (at = strstr(word, "{n}")); word = at + strlen("{n}")) {
+        tw_buf_append(&b, word, (size_t)(at - word));
+        tw_buf_printf(&b, "%llu", (unsigned long long)workers);
+    }
+    tw_buf_puts(&b, word);
+    return tw_buf_steal(&b);
+}
+
+static void free_argv(char **argv)
+{
+    for (size_t i = 0; argv && argv[i]; i++)
+        tw_free(argv[i]);
+    tw_free(argv);
+}
+
+static char **command_of(const struct tw_scale *s, uint64_t workers)
+{
+    size_t n = 0;
+    while (s->argv[n])
+        n++;
+    char **argv = tw_calloc(n + 1, sizeof *argv);
+    for (size_t i = 0; argv && i < n; i++)
+        if (!(argv[i] = fill_in(s->argv[i], workers))) {
+            free_argv(argv);
+            return NULL;
+        }
+    return argv;
+}
+
+static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_watch *w, struct twin_run **out, struct twin_error *err)
+{
+    char *spool = isatty(STDIN_FILENO) ? NULL : tw_printf("%s/stdin", s->journal.folder), **argv = command_of(s, workers);
+    const struct twin_launch_options o = {
+        .argv = argv,
+        .home = s->home,
+        .label = "scale",
+        .level = round ? s->args.level : TWIN_LEVEL_TENSORS,
+        .sketch_every = round ? 0 : 1,
+        .agents = true,
+        .max_steps = (uint32_t)s->args.steps,
+        .window_last = UINT32_MAX,
+        .fresh_dir = s->args.fresh_dir,
+        .stdin_spool = spool,
+        .on_tick = tw_watch_tick,
+        .user = w,
+    };
+    int rc = argv ? twin_provenance_launch(&o, out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a command");
+    tw_progress_clear();
+    free_argv(argv);
+    tw_free(spool);
+    return rc;
+}
+
+/* Takes from a run what the study needs of it. */
+static int take(struct tw_scale *s, const struct twin_run *r, const struct tw_watch *w, struct tw_scale_run *out, struct twin_error *err)
+{
+    char text[32];
+    const bool by_plan = r->outcome == TWIN_RUN_STOPPED && s->args.steps && !w->stopped_time;
+    out->good = by_plan || (r->outcome == TWIN_RUN_EXITED && r->exit_code == 0);
+    out->run = tw_strdup(tw_base_name(r->dir));
+    out->state = tw_strdup(by_plan ? "ok" : tw_run_state(r, text));
+    out->wall_s = r->wall_s;
+    if (!out->run || !out->state)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for a run");
+    return tw_scale_read_run(r, s->args.warmup, out, err);
+}
+
+static int keep(struct tw_scale *s, struct tw_scale_run *one, struct twin_error *err)
+{
+    int rc = tw_journal_add(&s->journal, tw_scale_run_json(one), err);
+    if (rc == 0 && (rc = tw_scale_add(s, one)) != 0)
+        twin_error_set(err, rc, "no memory for the runs of the study");
+    return rc;
+}
+
+static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t deadline_ns)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char title[64];
+    struct twin_run *r = NULL;
+    struct tw_watch w = {.title = title, .deadline_ns = deadline_ns};
+    struct tw_scale_run one = {.round = round, .workers = workers};
+    if (round)
+        snprintf(title, sizeof title, "round %llu/%llu  %llu workers", (unsigned long long)round, (unsigned long long)s->args.repeats, (unsigned long long)workers);
+    else
+        snprintf(title, sizeof title, "not timed  %llu workers", (unsigned long long)workers);
+    for (size_t i = 0; i < s->runs; i++)
+        if (s->run[i].workers == workers && s->run[i].good)
+            w.expected_s = s->run[i].wall_s;
+    int rc = launch(s, round, workers, &w, &r, &err);
+    if (rc != 0)
+        return tw_trouble(&err, "scale: cannot run the job");
+    s->interrupted |= r->outcome == TWIN_RUN_INTERRUPTED;
+    s->out_of_time |= w.stopped_time;
+    if (r->outcome == TWIN_RUN_NOT_STARTED && s->runs == 0) {
+        tw_say("scale: %s", r->message);
+        twin_run_free(r);
+        return TW_EXIT_TROUBLE;
+    }
+    if (!s->interrupted && !s->out_of_time) { /* else it is made again */
+        rc = take(s, r, &w, &one, &err);
+        if (rc == 0 && !s->args.quiet)
+            tw_run_line(title, r, one.state);
+        rc = rc ? rc : keep(s, &one, &err);
+    }
+    tw_scale_run_free(&one);
+    twin_run_free(r);
+    return rc ? tw_trouble(&err, "scale: the study ended; what was measured stands in %s", s->journal.folder) : -1;
+}
+
+static int open_journal(struct tw_scale *s)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    json_t *what = describe(s);
+    char *plan = plan_text(s);
+    const struct tw_journal_of of = {.kind = "studies", .name = "study.json", .what = what, .plan = plan, .resume = s->args.resume, .thing = "study of this job with these options"};
+    int rc = tw_journal_open(&s->journal, s->home, &of, read_line, s, &err);
+    if (rc == 0 && plan && !s->args.quiet)
+        fputs(plan, stderr);
+    tw_free(plan);
+    json_decref(what);
+    return rc ? tw_trouble(&err, "scale: cannot keep the study") : -1;
+}
+
+int tw_scale_make_runs(struct tw_scale *s)
+{
+    uint64_t order[TW_SCALE_COUNTS], deadline_ns = s->args.max_time ? tw_monotonic_ns() + s->args.max_time * UINT64_C(1000000000) : 0;
+    int rc = open_journal(s);
+    for (uint64_t round = 0; round <= s->args.repeats && rc < 0; round++) {
+        draw(s, round, order);
+        for (size_t i = 0; i < s->counts && rc < 0; i++) {
+            s->interrupted |= tw_interrupted();
+            s->out_of_time |= deadline_ns && tw_monotonic_ns() > deadline_ns;
+            if (s->interrupted || s->out_of_time)
+                return -1;
+            if (!is_made(s, round, order[i]) && !is_hopeless(s, order[i]))
+                rc = make(s, round, order[i], deadline_ns);
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures that a script draws: the frame in the page, and a block of data behind it (docs/internals/report.md). */
+#include "page.h"
+
+#include "html.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SERIES_DRAWN = 64, DECADES = 40 };
+
+/* ---- a block: u32 length of the header, a header in JSON, padded so that what follows begins at a multiple of 8, arrays */
+
+struct block { struct tw_buf head, arrays; };
+
+static void json_string(struct tw_buf *b, const char *s)
+{
+    char *safe = tw_printable(s, strlen(s)); /* leaves no control characters, so two need an escape */
+    if (!safe)
+        b->failed = TWIN_ENOMEM;
+    tw_buf_puts(b, "\"");
+    for (const char *c = safe; c && *c; c++) {
+        if (*c == '"' || *c == '\\')
+            tw_buf_puts(b, "\\");
+        tw_buf_append(b, c, 1);
+    }
+    tw_buf_puts(b, "\"");
+    tw_free(safe);
+}
+
+static void say(struct block *k, const char *name, const char *text)
+{
+    tw_buf_printf(&k->head, ",\"%s\":", name);
+    json_string(&k->head, text);
+}
+
+static void say_texts(struct block *k, const char *name, const char *const *text, size_t count)
+{
+    tw_buf_printf(&k->head, ",\"%s\":[", name);
+    for (size_t i = 0; i < count; i++) {
+        tw_buf_puts(&k->head, i ? "," : "");
+        json_string(&k->head, text[i]);
+    }
+    tw_buf_puts(&k->head, "]");
+}
+
+static void say_number(struct block *k, const char *name, double x)
+{
+    tw_buf_printf(&k->head, ",\"%s\":%.17g", name, x);
+}
+
+/* Arrays begin at multiples of 8 and stand in the order in which the script asks for them. */
+static void add(struct block *k, const void *data, size_t bytes)
+{
+    static const char zeros[8];
+    tw_buf_append(&k->arrays, data, bytes);
+    tw_buf_append(&k->arrays, zeros, -bytes & 7);
+}
+
+/* Hands the block over and puts the picture's place into the page. */
+static void finish(struct twin_page *p, struct block *k, const char *question, const char *caption)
+{
+    struct tw_buf all = {0};
+    char id[24];
+    tw_buf_puts(&k->head, "}");
+    while (k->head.len % 8 != 4 && !k->head.failed)
+        tw_buf_puts(&k->head, " ");
+    const uint32_t length = (uint32_t)k->head.len;
+    tw_buf_append(&all, &length, 4);
+    if (!k->head.failed && !k->arrays.failed) {
+        tw_buf_append(&all, k->head.data, k->head.len);
+        if (k->arrays.len)
+            tw_buf_append(&all, k->arrays.data, k->arrays.len);
+    }
+    p->data.failed = p->data.failed ? p->data.failed : k->head.failed ? k->head.failed : k->arrays.failed ? k->arrays.failed : all.failed;
+    tw_buf_free(&k->head);
+    tw_buf_free(&k->arrays);
+    snprintf(id, sizeof id, "data%u", ++p->pictures);
+    tw_page_figure(p, question, caption, NULL);
+    tw_buf_printf(&p->body, "<div class=\"draw\" data-block=\"%s\"><p class=\"soft\">This picture is drawn by a script inside this file, which your browser "
+                            "does not run (it needs one of 2023 or later).</p></div>\n", id);
+    tw_page_figure_end(p);
+    if (!tw_page_failed(p))
+        tw_html_data(&p->data, id, all.data, all.len);
+    tw_buf_free(&all);
+}
+
+void tw_page_figure(struct twin_page *p, const char *question, const char *caption, const char *class)
+{
+    tw_buf_printf(&p->body, "<figure%s%s%s>\n<figcaption>", class ? " class=\"" : "", class ? class : "", class ? "\"" : "");
+    tw_html_element(&p->body, "h2", NULL, question);
+    if (*caption)
+        tw_html_element(&p->body, "p", "soft", caption);
+    tw_buf_puts(&p->body, "</figcaption>\n");
+}
+
+void tw_page_figure_end(struct twin_page *p)
+{
+    tw_buf_puts(&p->body, "</figure>\n");
+}
+
+/* ---- plots */
+
+static void series_data(struct block *k, const struct twin_page_plot *plot, size_t drawn)
+{
+    tw_buf_puts(&k->head, ",\"series\":[");
+    add(k, plot->x, plot->count * sizeof *plot->x);
+    for (size_t i = 0; i < drawn; i++) {
+        const struct twin_page_series *s = &plot->series[i];
+        bool interval = s->low && s->high;
+        tw_buf_printf(&k->head, "%s{\"interval\":%s,\"name\":", i ? "," : "", interval ? "true" : "false");
+        json_string(&k->head, s->name);
+        tw_buf_puts(&k->head, "}");
+        add(k, s->y, plot->count * sizeof *s->y);
+        if (interval) {
+            add(k, s->low, plot->count * sizeof *s->low);
+            add(k, s->high, plot->count * sizeof *s->high);
+        }
+    }
+    tw_buf_puts(&k->head, "]");
+}
+
+/* What cannot be shown is counted: a loss that became NaN must not look like one that ended. */
+static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot, size_t drawn)
+{
+    size_t infinite = 0, nan = 0, below = 0;
+    for (size_t i = 0; i < drawn; i++)
+        for (size_t j = 0; j < plot->count; j++) {
+            double y = plot->series[i].y[j];
+            infinite += isinf(y) != 0;
+            nan += isnan(y) != 0;
+            below += plot->log_y && y <= 0;
+        }
+    if (plot->series_count > drawn)
+        twin_page_small(p, "The first %zu of %zu series are drawn.", drawn, plot->series_count);
+    if (infinite)
+        twin_page_small(p, "%zu infinite value%s cannot be drawn.", infinite, infinite == 1 ? "" : "s");
+    if (below)
+        twin_page_small(p, "%zu value%s of 0 or below ha%s no place on this logarithmic axis.", below, below == 1 ? "" : "s", below == 1 ? "s" : "ve");
+    if (nan && plot->nan_name)
+        twin_page_small(p, "%zu point%s left open: %s.", nan, nan == 1 ? " is" : "s are", plot->nan_name);
+}
+
+void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
+{
+    static const char *const styles[] = {"lines", "points", "fan"};
+    struct block k = {0};
+    const size_t drawn = plot->series_count < SERIES_DRAWN ? plot->series_count : SERIES_DRAWN;
+    tw_buf_puts(&k.head, "{\"kind\":\"plot\"");
+    say(&k, "title", plot->question);
+    say(&k, "style", styles[plot->style]);
+    say(&k, "xName", plot->x_name);
+    say(&k, "yName", plot->y_name);
+    say_number(&k, "count", (double)plot->count);
+    tw_buf_printf(&k.head, ",\"logX\":%s,\"logY\":%s,\"fromZero\":%s", plot->log_x ? "true" : "false", plot->log_y ? "true" : "false",
+                  plot->from_zero ? "true" : "false");
+    if (plot->mark_name) {
+        say_number(&k, "mark", plot->mark);
+        say(&k, "markName", plot->mark_name);
+    }
+    series_data(&k, plot, drawn);
+    finish(p, &k, plot->question, plot->caption);
+    say_left_out(p, plot, drawn);
+}
+
+/* ---- heatmaps */
+
+uint16_t twin_cell_of(double x)
+{
+    if (!(x > 0))
+        return TWIN_CELL_DIFFERS;
+    const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES, at = (log10(x) + DECADES) / (2 * DECADES) * top;
+    return (uint16_t)(TWIN_CELL_VALUES + lrint(fmin(fmax(at, 0), top)));
+}
+
+double twin_cell_value(uint16_t cell)
+{
+    const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES;
+    return cell < TWIN_CELL_VALUES || cell == TWIN_CELL_NOT_FINITE ? NAN : pow(10, (cell - TWIN_CELL_VALUES) / top * (2 * DECADES) - DECADES);
+}
+
+void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
+{
+    struct block k = {0};
+    tw_buf_puts(&k.head, "{\"kind\":\"heatmap\"");
+    say(&k, "title", map->question);
+    say(&k, "valueName", map->value_name);
+    say(&k, "columnName", map->column_name);
+    say_number(&k, "columns", (double)map->columns);
+    say_number(&k, "rows", (double)map->rows);
+    say_texts(&k, "row", map->row, map->rows);
+    if (map->group)
+        say_texts(&k, "group", map->group, map->rows);
+    if (map->mark_name) {
+        say_number(&k, "markRow", (double)map->mark_row);
+        say_number(&k, "markColumn", (double)map->mark_column);
+        say(&k, "markName", map->mark_name);
+    }
+    add(&k, map->column, map->columns * sizeof *map->column);
+    add(&k, map->cell, map->columns * map->rows * sizeof *map->cell);
+    finish(p, &k, map->question, map->caption);
+}
