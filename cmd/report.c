@@ -278,6 +278,8 @@ static int run(int argc, char **argv)
         return rc;
     if (a.postmortem && rest.count != 2)
         return tw_bad_use("report", "expected two runs for --postmortem, found %zu", rest.count);
+    if (!a.postmortem && (a.ignore.count || a.tolerance || a.output))
+        return tw_bad_use("report", "expected --postmortem with --ignore, --tolerance and --output; only that report is a comparison with a document");
     char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     rc = home ? 0 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "report: cannot open the runs");
     if (rc == 0 && !a.postmortem && rest.count == 2) {
