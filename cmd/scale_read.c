@@ -130,12 +130,15 @@ static int see_outcome(void *user, const struct twin_trace_record *r)
         o->failed = true;
         return TWIN_ENOMEM;
     }
+    const bool measured = r->flags & TWIN_REC_SKETCH && r->flags & TWIN_REC_STATS, unchanged = memcmp(&w->digest, &r->digest, sizeof w->digest) == 0;
     w->step = r->step;
     w->layout = r->layout;
     w->digest = r->digest;
-    w->measured = r->flags & TWIN_REC_SKETCH && r->flags & TWIN_REC_STATS;
-    w->sketch = r->sketch;
-    w->sumsq = r->stats.sumsq;
+    if (measured || !unchanged) { /* at the end of a process weights are shown once more, without a sketch */
+        w->measured = measured;
+        w->sketch = r->sketch;
+        w->sumsq = r->stats.sumsq;
+    }
     o->last_step = r->step > o->last_step ? r->step : o->last_step;
     return 0;
 }
