@@ -4,6 +4,7 @@
 
 #include "interrupt.h"
 #include "json.h"
+#include "page.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -20,6 +21,7 @@
 static const struct tw_option options[] = {
     {"torch", 't', TW_OPT_FLAG, NULL, NULL, "Job", "the PyTorch example that comes with twinrun, in place of the trainer in C", FIELD(torch)},
     {"python", 0, TW_OPT_FILE, "PYTHON", NULL, "Job", "the interpreter for --torch; python3 or python of PATH unless given", FIELD(python)},
+    {"device", 0, TW_OPT_STRING, "DEVICE", NULL, "Job", "for --torch: cpu, or cuda where there is a GPU", FIELD(device)},
     {"weights", 'w', TW_OPT_FILE, "FILE", NULL, "Job", "the file to which the job writes its final weights (.pt, .safetensors, .npz, .npy); unless given, the one that it writes", FIELD(weights)},
     TW_DATA_OPTION(FIELD(data)),
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in scratch copies of the working folder", FIELD(fresh_dir)},
@@ -30,6 +32,7 @@ static const struct tw_option options[] = {
     {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Runs", "factors of your own, in TOML", FIELD(factor_file)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.lab/1", FIELD(json)},
+    TW_HTML_OPTION(tw_lab_args, html),
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress, no line for each run", FIELD(quiet)},
     {NULL},
 };
@@ -108,6 +111,9 @@ static int choose_steps(struct tw_lab *lab)
 static int prepare(struct tw_lab *lab, const struct tw_operands *job)
 {
     struct twin_error err = TWIN_ERROR_INIT;
+    int rc = tw_page_check("lab", lab->args.html);
+    if (rc != 0)
+        return rc;
     lab->home = tw_home_for_runs(lab->args.home, "lab");
     if (!lab->home)
         return TW_EXIT_TROUBLE;
@@ -116,7 +122,7 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
     tw_free(shown);
     if (!lab->folder)
         return tw_trouble(&err, "lab: no folder for the results");
-    int rc = tw_lab_choose_job(lab, job);
+    rc = tw_lab_choose_job(lab, job);
     if (rc >= 0)
         return rc;
     if (!lab->factor_file && lab->args.factor_file)
@@ -158,10 +164,11 @@ static int experiment(struct tw_lab *lab)
         complete_command(lab, s, (enum tw_lab_which)i);
         lab->interrupted |= tw_interrupted();
         if (lab->interrupted)
-            tw_lab_decide(s, TW_LAB_NOT_DONE, "interrupted");
+            tw_lab_decide(s, TW_LAB_NOT_DONE, "interrupted after %llu runs in all: too early to say", (unsigned long long)lab->made);
         tw_lab_print_step(lab, s);
     }
-    return tw_lab_report(lab);
+    const int page = lab->args.html ? tw_lab_page(lab) : 0, rc = tw_lab_report(lab);
+    return page ? page : rc;
 }
 
 static int json_error(int code)

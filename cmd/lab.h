@@ -26,7 +26,7 @@
 #define TW_LAB_CONFIDENCE 0.95
 
 struct tw_lab_args {
-    const char *home, *pin, *factor_file, *weights, *python, *steps;
+    const char *home, *pin, *factor_file, *weights, *python, *device, *steps, *html;
     uint64_t runs, pairs;
     struct tw_strings data;
     bool torch, fresh_dir, json, quiet;
@@ -127,4 +127,7 @@ void tw_lab_print_step(const struct tw_lab *lab, const struct tw_lab_step *s);
 /* Prints the end or the JSON, writes lab.json into the folder. Returns the exit code. */
 int tw_lab_report(const struct tw_lab *lab);
 int tw_lab_exit(const struct tw_lab *lab);
+
+/* ---- lab_page.c: --html. 0, or the exit code after a complaint */
+int tw_lab_page(const struct tw_lab *lab);
 #endif
