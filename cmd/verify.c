@@ -23,6 +23,7 @@ static const struct tw_option options[] = {
     {"trust", 't', TW_OPT_FILE, "FILE", NULL, "Signatures", "a trust.toml: k of n keys, their validity, revoked ones", FIELD(trust)},
     {"at", 0, TW_OPT_STRING, "TIME", NULL, "Signatures", "check validity against this time (UTC: 2026-11-21 or 2026-11-21T08:00:00Z), at which you know the signature to have existed", FIELD(at)},
     {"foreign", 0, TW_OPT_FLAG, NULL, NULL, "Signatures", "also take an envelope in the form of another tool: any JSON, both base64 alphabets, other key ids", FIELD(foreign)},
+    {"precision", 'p', TW_OPT_FILE, "FILE", NULL, "Precision", "the target is a run: did its types, autocast regions, gradient scaling and switches keep to this policy (docs/precision.md)?", FIELD(precision)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Signatures", "folder that holds the runs (default: $TWINRUN_HOME, else .twinrun)", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
@@ -30,12 +31,12 @@ static const struct tw_option options[] = {
 };
 
 static const char *const synopsis[] = {"SNAPSHOT [DIR] [options]", "PACKAGE [--key PUB]", "FILE.dvc|dvc.lock [options]", "POINTER [FILE] [options]", "DIR [options]",
-                                       "ENVELOPE --key PUB SUBJECT", "ENVELOPE --trust FILE SUBJECT", NULL};
+                                       "ENVELOPE --key PUB SUBJECT", "ENVELOPE --trust FILE SUBJECT", "RUN --precision FILE", NULL};
 static const struct tw_pair exits[] = {
-    {"0", "everything is as recorded"},
-    {"1", "something is not: each thing is named; or a signature is wrong, or does not count"},
+    {"0", "everything is as recorded; the precision policy was kept"},
+    {"1", "something is not: each thing is named; or a signature is wrong, or does not count; or the policy was broken"},
     {"2", "trouble: bad use, a target that is damaged or of an unknown kind, a file that cannot be read"},
-    {"3", "inconclusive: the signatures are good, but what they are about was not given"},
+    {"3", "inconclusive: the signatures are good, but what they are about was not given; or the run does not show all that the policy speaks of"},
     {"130", "interrupted"},
     {NULL, NULL},
 };
@@ -48,6 +49,7 @@ static const struct tw_pair examples[] = {
     {"twinrun verify run.dsse.json --key ci.pub RUN", "a run's provenance: is its folder what it was then?"},
     {"twinrun verify run.dsse.json --key ci.pub model.pt", "is this checkpoint one that the signed run wrote?"},
     {"twinrun verify data.dsse.json --trust trust.toml data", "did two of three sign this folder, with keys that are valid now?"},
+    {"twinrun verify last --precision policy.toml", "did the last run keep to the precision policy?"},
     {NULL, NULL},
 };
 
@@ -91,6 +93,10 @@ static int run(int argc, char **argv)
     if (given.count == 0)
         return tw_bad_use("verify", "expected what is to be verified, found nothing");
     tw_progress_setup(a.quiet);
+    if (a.precision && (given.count > 1 || a.keys.count || a.trust || a.at || a.foreign || a.quick))
+        return tw_bad_use("verify", "--precision takes one run and goes with --home, --json and --quiet only");
+    if (a.precision)
+        return tw_verify_precision(given.items[0], &a);
     const struct tw_verify_kind *kind = kind_of(given.items[0], &err);
     if (!kind)
         return tw_trouble(&err, "verify");
@@ -113,7 +119,8 @@ const struct tw_command tw_command_verify = {
     ".git/lfs; a folder of Hugging Face's cache, or one snapshot in it, whose blobs are named by their hashes.\n\n"
     "An envelope of twinrun sign: all of this must hold. It is in its one canonical form; the signatures that are asked for are there and fit its bytes; "
     "the SUBJECT has the digests that were signed; a folder holds no file besides. What is not trusted is not read. No trusted timestamp is in an envelope: validity of "
-    "keys is checked against this machine's clock, or against --at.",
+    "keys is checked against this machine's clock, or against --at.\n\n"
+    "A run, with --precision: each rule of the policy is kept, broken (with step, tensor and source line), or unknown because the run does not show what it speaks of.",
     options,
     TW_OPERANDS_FILES,
     0,

@@ -10,7 +10,7 @@
 struct tw_verify_args {
     bool quick, json, quiet;
     struct tw_strings keys; /* of signatures */
-    const char *trust, *at, *home;
+    const char *trust, *at, *home, *precision;
     bool foreign;
 };
 
@@ -26,4 +26,6 @@ extern const struct tw_verify_kind tw_verify_snapshot; /* verify_snapshot.c */
 extern const struct tw_verify_kind tw_verify_signed; /* verify_signed.c */
 extern const struct tw_verify_kind tw_verify_dvc, tw_verify_lfs, tw_verify_huggingface; /* verify_layout.c */
 extern const struct tw_verify_kind tw_verify_package; /* verify_package.c */
+/* verify_precision.c: the exit code of --precision, whose target is a run by path or name. */
+int tw_verify_precision(const char *target, const struct tw_verify_args *a);
 #endif

@@ -38,7 +38,7 @@ MAY = {
 }
 # The room that owns each public header.
 PUBLIC = {
-    "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "significant.h": "src/stats", "scaling.h": "src/stats", "random.h": "src/numerics", "run.h": "src/launch",
+    "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "significant.h": "src/stats", "scaling.h": "src/stats", "precision.h": "src/evidence", "random.h": "src/numerics", "run.h": "src/launch",
     "trace.h": "src/trace", "compare.h": "src/compare", "baseline.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
     "isolation.h": "src/report", "incident.h": "src/report", "page.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
     "ledger.h": "src/ledger",

@@ -41,6 +41,18 @@ static json_t *part(json_t *rank, const char *key)
     return o;
 }
 
+/* A switch is told at the first record and at the end: where it was changed in between, both are kept. */
+static void put_setting(json_t *rank, const char *pair)
+{
+    const char *space = strchr(pair, ' ');
+    char *key = space ? tw_strndup(pair, (size_t)(space - pair)) : NULL;
+    json_t *before = key ? json_object_get(json_object_get(rank, "settings"), key) : NULL;
+    if (json_is_string(before) && strcmp(json_string_value(before), space + 1) != 0)
+        json_object_set(part(rank, "settings_at_start"), key, before);
+    put_pair(part(rank, "settings"), pair);
+    tw_free(key);
+}
+
 static void add_library(struct gathering *g, json_t *mapped, const char *path)
 {
     char number[24];
@@ -65,7 +77,7 @@ static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const c
     } else if (strcmp(key, "machine") == 0) {
         put_pair(part(rank, "machine"), value);
     } else if (strcmp(key, "setting") == 0) {
-        put_pair(part(rank, "settings"), value);
+        put_setting(rank, value);
     } else if (strcmp(key, "generator") == 0) {
         put_pair(part(rank, "generators"), value);
     } else if (strcmp(key, "library") == 0 && value[0] == '/') {

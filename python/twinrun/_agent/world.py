@@ -45,6 +45,7 @@ def _settings():
     yield "cudnn.allow_tf32", cudnn.allow_tf32
     yield "matmul.allow_tf32", matmul.allow_tf32
     yield "matmul.reduced_fp16", matmul.allow_fp16_reduced_precision_reduction
+    yield "matmul.reduced_bf16", getattr(matmul, "allow_bf16_reduced_precision_reduction", "?")
     yield "float32_matmul_precision", torch.get_float32_matmul_precision()
     yield "default_dtype", torch.get_default_dtype()
     yield "threads", torch.get_num_threads()
@@ -103,8 +104,15 @@ def begins():
         pass
 
 
+def _at_the_end():
+    amp = sys.modules.get(__package__ + ".amp")
+    if amp is not None and amp.regions() is not None:
+        yield "autocast", amp.regions()
+
+
 def ends():
     try:
-        _write(_pairs("setting", _settings) + _pairs("generator", _generators, ".last"))
+        lines = _pairs("setting", _settings) + _pairs("setting", _at_the_end) + _pairs("generator", _generators, ".last")
+        _write(lines + [(key, value) for key, value in _device()])
     except Exception:
         pass
