@@ -27,7 +27,7 @@ static const struct tw_option options[] = {
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in scratch copies of the working folder", FIELD(fresh_dir)},
     {"step", 's', TW_OPT_STRING, "LIST", "all", "Runs", "only these: noise, determinism, cost, config; separated by commas", FIELD(steps)},
     {"runs", 'n', TW_OPT_COUNT, "K", "10", "Runs", "runs of the noise floor: K/2 pairs", FIELD(runs), 2, 1000},
-    {"pairs", 0, TW_OPT_COUNT, "N", "5", "Runs", "pairs of a free and a pinned run, whose times are compared", FIELD(pairs), 5, 1000},
+    {"pairs", 0, TW_OPT_COUNT, "N", "5", "Runs", "pairs of a free and a pinned run, whose times are compared; fewer than 5 do not count", FIELD(pairs), 2, 1000},
     {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Runs", "factors held still in every run, such as seeds: seed.torch,seed.numpy", FIELD(pin)},
     {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Runs", "factors of your own, in TOML", FIELD(factor_file)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},

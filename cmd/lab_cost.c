@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIN_ROUNDS = 3, PINS_MAX = 64 };
+enum { PAIRS_NEEDED = 5, PIN_ROUNDS = 3, PINS_MAX = 64 };
 #define OTHERS_MUCH 0.15 /* share of the processors that others may use before a pair counts as disturbed */
 #define COST_LEAST (-50.0)
 #define COST_MOST 300.0
@@ -258,6 +258,8 @@ static void judge(struct costing *c)
     json_object_set_new(c->s->json, "timed", json_string(c->by_steps ? "steps" : "runs"));
     if (!sane)
         tw_lab_decide(c->s, TW_LAB_FAIL, "%+.0f%% lies outside %.0f%% to +%.0f%%: that is no cost of switches, something else is timed here", pct, COST_LEAST, COST_MOST);
+    else if (n < PAIRS_NEEDED)
+        tw_lab_decide(c->s, TW_LAB_OPEN, "%zu pairs are too few: at least %d are needed (--pairs)", n, PAIRS_NEEDED);
     else if (!agrees)
         tw_lab_decide(c->s, TW_LAB_FAIL, "the figure and the times it comes from do not agree");
     else
