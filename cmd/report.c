@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun report: documents about runs for people who were not there. */
+/* twinrun report: why runs were slow (slow.c) or differ (diagnosis.c); documents for people who were not there. */
 #include "json.h"
 #include "known.h"
 #include "ledger.h"
 #include "options.h"
 #include "runs.h"
 #include "say.h"
+#include "slow.h"
 
 #include "base.h"
 
@@ -36,13 +37,15 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"--postmortem RUN_A RUN_B [options]", NULL};
+static const char *const synopsis[] = {"[options] RUN", "[options] RUNS_A RUNS_B", "--postmortem RUN_A RUN_B [options]", NULL};
 static const struct tw_pair exits[] = {
-    {"0", "the document was written, whatever the runs did"},
+    {"0", "the report was written, whatever the runs did"},
     {"2", "trouble: bad use, no such run, a run that cannot be read"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
+    {"twinrun report last", "where the newest run was slow, and why"},
+    {"twinrun report label:night label:day", "what is different by day?"},
     {"twinrun report --postmortem last~1 last >incident.md", "the last two runs"},
     {NULL, NULL},
 };
@@ -273,13 +276,21 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_report, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    if (!a.postmortem)
-        return tw_bad_use("report", "expected which report: --postmortem, an incident document about two runs");
+    if (a.postmortem && rest.count != 2)
+        return tw_bad_use("report", "expected two runs for --postmortem, found %zu", rest.count);
+    if (!a.postmortem && (a.ignore.count || a.tolerance || a.output))
+        return tw_bad_use("report", "expected --postmortem with --ignore, --tolerance and --output; only that report is a comparison with a document");
     char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     rc = home ? 0 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "report: cannot open the runs");
-    for (int i = 0; rc == 0 && i < 2; i++)
+    if (rc == 0 && !a.postmortem && rest.count == 2) {
+        rc = tw_diagnosis_report(home, rest.items, a.json);
+        rest.count = 0;
+    }
+    for (size_t i = 0; rc == 0 && i < rest.count; i++)
         rc = (runs[i] = tw_run_open(home, rest.items[i])) ? 0 : TW_EXIT_TROUBLE;
-    if (rc == 0)
+    if (rc == 0 && !a.postmortem && runs[0])
+        rc = tw_slow_report(runs[0], a.json);
+    else if (rc == 0 && runs[0])
         rc = postmortem(&a, home, runs);
     twin_run_free(runs[0]);
     twin_run_free(runs[1]);
@@ -291,14 +302,17 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_report = {
     "report",
-    "a document about runs: an incident's postmortem",
+    "why a run was slow, why runs differ; an incident's postmortem",
     synopsis,
+    "One run: was it slow for a while, and what moved with it? From the step times and counters that were recorded with it (docs/telemetry.md). "
+    "Two sets of runs, each a run, several with commas between, or label:NAME: do they differ in their numbers, in their speed, or in both, from which "
+    "source, and which practice addresses it.\n\n"
     "With --postmortem, compares two runs and writes what is known of them as Markdown: what ran, how their worlds differ, the first "
     "divergence, the cause if an isolate search of this command is on record, the checks on record, a timeline. What only people know stays an open "
     "question. Nothing in it is guessed.",
     options,
     TW_OPERANDS_RUNS,
-    2,
+    1,
     2,
     exits,
     examples,

@@ -42,7 +42,7 @@ PUBLIC = {
     "trace.h": "src/trace", "compare.h": "src/compare", "baseline.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
     "isolation.h": "src/report", "incident.h": "src/report", "page.h": "src/report", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
     "ledger.h": "src/ledger",
-    "tensors.h": "src/formats", "telemetry.h": "src/telemetry", "spread.h": "src/spread",
+    "tensors.h": "src/formats", "telemetry.h": "src/telemetry", "diagnosis.h": "src/report", "spread.h": "src/spread",
     "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
     "config.h": "src/evidence", "content.h": "src/evidence", "ends.h": "src/evidence", "snapshot.h": "src/evidence", "layout.h": "src/evidence", "checkpoint.h": "src/evidence", "provenance.h": "src/evidence", "redact.h": "src/launch", "sign.h": "src/sign", "package.h": "src/package",
 }

@@ -78,15 +78,15 @@ static unsigned long long micros(const struct timeval *v)
 static void row(uint64_t now, uint32_t steps)
 {
     struct rusage u = {.ru_maxrss = 0};
-    char text[128], wait[24], rss[24];
+    char text[128], wait[24], run[24], rss[24];
     unsigned long long ran = 0, waited = 0, size = 0, resident = 0;
     bool scheduled = read_small("/proc/thread-self/schedstat", text, sizeof text) && sscanf(text, "%llu %llu", &ran, &waited) == 2;
     bool sized = read_small("/proc/self/statm", text, sizeof text) && sscanf(text, "%llu %llu", &size, &resident) == 2;
     getrusage(RUSAGE_SELF, &u);
     if (sizeof t.text - t.used < ROW_BYTES)
         flush(now);
-    int n = snprintf(t.text + t.used, ROW_BYTES, "%llu\t%u\t%ld\t%llu\t%s\t%ld\t%ld\t%ld\t%ld\t%s\t%llu\t%llu\n", (unsigned long long)now, steps,
-                     (long)syscall(SYS_gettid), (micros(&u.ru_utime) + micros(&u.ru_stime)) * 1000u, number(wait, scheduled, waited), u.ru_minflt, u.ru_majflt,
+    int n = snprintf(t.text + t.used, ROW_BYTES, "%llu\t%u\t%ld\t%llu\t%s\t%s\t%ld\t%ld\t%ld\t%ld\t%s\t%llu\t%llu\n", (unsigned long long)now, steps,
+                     (long)syscall(SYS_gettid), (micros(&u.ru_utime) + micros(&u.ru_stime)) * 1000u, number(wait, scheduled, waited), number(run, scheduled, ran), u.ru_minflt, u.ru_majflt,
                      u.ru_nvcsw, u.ru_nivcsw, number(rss, sized, resident * (unsigned long long)t.page_bytes), (unsigned long long)u.ru_inblock * 512u,
                      (unsigned long long)u.ru_oublock * 512u);
     if (n > 0 && n < ROW_BYTES)
@@ -102,7 +102,7 @@ static void begin(uint64_t now)
     uname(&u);
     int n = snprintf(t.text, sizeof t.text,
                      "twinrun.telemetry/1\tprocess\t%s\t%d\t%d\t%ld\t%s\n"
-                     "t_ns\tsteps\tthread\tcpu_ns\twait_ns\tfaults\tmajor_faults\twaits\tpreempted\trss_bytes\tread_bytes\twritten_bytes\n",
+                     "t_ns\tsteps\tthread\tcpu_ns\twait_ns\tran_ns\tfaults\tmajor_faults\twaits\tpreempted\trss_bytes\tread_bytes\twritten_bytes\n",
                      u.nodename, (int)tw_agent_config.rank, (int)tw_agent_config.world, (long)getpid(), tw_agent_config.role);
     t.used = n > 0 ? (size_t)n : 0;
 }

@@ -14,6 +14,7 @@
 enum twin_counter {
     TWIN_COUNTER_CPU,          /* s, processor time of the process, all threads */
     TWIN_COUNTER_WAIT,         /* s, in which the thread that ends the steps could run and had no processor */
+    TWIN_COUNTER_RAN,          /* s, in which that thread ran; what is left of the time it waited for something else */
     TWIN_COUNTER_FAULTS,       /* pages */
     TWIN_COUNTER_MAJOR_FAULTS, /* pages that came from a disk */
     TWIN_COUNTER_PREEMPTED,    /* times a thread of it was taken off a processor */
@@ -84,5 +85,53 @@ void twin_telemetry_free(struct twin_telemetry *t);
 
 /* The process of a rank that made most steps; NULL when the rank has none. */
 const struct twin_telemetry_process *twin_telemetry_rank(const struct twin_telemetry *t, int rank);
+
+/* ---- slow stretches, and what moved with them (dips.c, causes.c; the method: docs/internals/telemetry.md) */
+
+enum twin_cause {
+    TWIN_CAUSE_UNKNOWN,      /* nothing that was recorded accounts for it */
+    TWIN_CAUSE_INTERFERENCE, /* somebody else used the processors */
+    TWIN_CAUSE_STEAL,        /* another virtual machine did */
+    TWIN_CAUSE_QUOTA,        /* the control group's CPU quota */
+    TWIN_CAUSE_NETWORK,
+    TWIN_CAUSE_DISK,
+    TWIN_CAUSE_MEMORY,       /* pages had to be brought back */
+    TWIN_CAUSE_WORKERS,      /* the job's processes or threads became more or fewer */
+    TWIN_CAUSE_CLOCK,        /* processors or GPUs ran slower: heat, power */
+    TWIN_CAUSES
+};
+const char *twin_cause_name(enum twin_cause c);  /* "interference", ...: in JSON */
+const char *twin_cause_words(enum twin_cause c); /* "another process used the processors" */
+const char *twin_cause_advice(enum twin_cause c); /* the practice that addresses it */
+
+/* One counter against the time per step, over blocks of at least 100 ms. */
+struct twin_moved {
+    enum twin_counter counter;
+    double rho, p, adjusted; /* Spearman; by permutation; Holm over the counters tested */
+    double usual, slow;      /* per second; levels as they are */
+    double share;            /* of the extra time per step, for counters of seconds; else NaN */
+};
+
+enum twin_dip_outcome { TWIN_DIP_NONE, TWIN_DIP_FOUND, TWIN_DIP_TOO_FEW };
+struct twin_dip {
+    enum twin_dip_outcome outcome;
+    size_t blocks;                    /* at least 12 are needed */
+    uint32_t first, last;             /* steps of the slow stretch, to within a block */
+    double start_s, end_s;
+    double usual_s, slow_s;           /* seconds per step */
+    double slower, low, high;         /* .31: 31% slower; 95% interval (Hodges and Lehmann), NaN when there are too few blocks */
+    double p;                         /* of the stretch, among all stretches of shuffled blocks */
+    double visible;                   /* a stretch must be slower than that to be told from this run's own unrest */
+    enum twin_cause cause;
+    struct twin_moved moved[TWIN_COUNTERS]; /* most telling first */
+    size_t tested;
+};
+/* The slowest stretch of a process, 0 also when there is none. TWIN_ENOMEM. */
+int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, struct twin_error *err);
+/* Two processes as a whole: is b slower than a, and what moved? first and last are b's. Steps of one run are not independent runs: p and the interval
+ * speak about these two runs only. TWIN_DIP_TOO_FEW: below 6 blocks in one of them. */
+int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_telemetry_process *b, struct twin_dip *out, struct twin_error *err);
+/* "steps 120 to 180 were 31% slower (24% to 38%): another process used the processors (run-queue wait x9.1, p = 0.0021)". malloc'ed (tw_free). */
+char *twin_dip_sentence(const struct twin_dip *d);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counters of the machine while the job runs: `telemetry/host` (docs/format/telemetry.md). Sampled by the launcher, not by the agents: one reader for
- * all ranks of a machine, and none of it in the job's own time. It keeps to 0.4% of one core. What cannot be read here is "-", never 0.
+ * all ranks of a machine, and none of it in the job's own time. It keeps to 0.25% of one core. What cannot be read here is "-", never 0.
  */
 #include "launch.h"
 
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MS 1000000ull
-enum { PERIOD_MS = 50, SLOW_MS = 500, FLUSH_MS = 250, SPACING = 250, CPUS_MAX = 16, LEVELS_MAX = 16 };
+enum { PERIOD_MS = 50, SLOW_MS = 500, FLUSH_MS = 250, SPACING = 400, CPUS_MAX = 16, LEVELS_MAX = 16 };
 #define ROWS_DENSE 20000 /* as in agents/common/telemetry.c */
 
 /* The columns, in the order of the file. Counters count since some time before the run; the last ones are levels. */

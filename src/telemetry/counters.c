@@ -5,6 +5,7 @@
 static const struct twin_counter_info info[TWIN_COUNTERS] = {
     [TWIN_COUNTER_CPU] = {"processor time of the process", "cpu_s", "s", false},
     [TWIN_COUNTER_WAIT] = {"run-queue wait", "wait_s", "s", false},
+    [TWIN_COUNTER_RAN] = {"processor time of the step's thread", "ran_s", "s", false},
     [TWIN_COUNTER_FAULTS] = {"page faults", "faults", "", false},
     [TWIN_COUNTER_MAJOR_FAULTS] = {"page faults from disk", "major_faults", "", false},
     [TWIN_COUNTER_PREEMPTED] = {"preemptions", "preempted", "", false},

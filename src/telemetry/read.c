@@ -14,7 +14,8 @@ enum { FILES_MAX = 512 };
 /* Where each counter stands. Amounts of a process that its own table has; then those of the machine's tables. */
 struct place { enum twin_counter counter; const char *column; double scale; };
 static const struct place of_process[] = {
-    {TWIN_COUNTER_CPU, "cpu_ns", 1e-9},       {TWIN_COUNTER_WAIT, "wait_ns", 1e-9},          {TWIN_COUNTER_FAULTS, "faults", 1},
+    {TWIN_COUNTER_CPU, "cpu_ns", 1e-9},       {TWIN_COUNTER_WAIT, "wait_ns", 1e-9},          {TWIN_COUNTER_RAN, "ran_ns", 1e-9},
+    {TWIN_COUNTER_FAULTS, "faults", 1},
     {TWIN_COUNTER_WAITS, "waits", 1},         {TWIN_COUNTER_MAJOR_FAULTS, "major_faults", 1}, {TWIN_COUNTER_PREEMPTED, "preempted", 1},
     {TWIN_COUNTER_READ, "read_bytes", 1},     {TWIN_COUNTER_WRITTEN, "written_bytes", 1},    {TWIN_COUNTER_RSS, "rss_bytes", 1},
 };
@@ -45,7 +46,7 @@ static void from_process(const struct tw_table *t, size_t before, size_t now, do
         const struct place *p = &of_process[i];
         size_t column = tw_table_column(t, p->column);
         uint64_t a = value(t, before, column), b = value(t, now, column);
-        if (p->counter == TWIN_COUNTER_WAIT && other_thread)
+        if ((p->counter == TWIN_COUNTER_WAIT || p->counter == TWIN_COUNTER_RAN) && other_thread)
             continue; /* counters of two threads */
         if (twin_counter_info(p->counter)->level)
             out[p->counter] = b == TW_UNKNOWN ? NAN : (double)b * p->scale;
@@ -121,7 +122,7 @@ static int by_rank(const void *x, const void *y)
     return a->row[0].start_s < b->row[0].start_s ? -1 : a->row[0].start_s > b->row[0].start_s;
 }
 
-static int arrange(const struct tw_table *list, size_t count, struct twin_telemetry *t, struct twin_error *err)
+int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_telemetry *t, struct twin_error *err)
 {
     uint64_t zero = UINT64_MAX;
     if (!(t->process = tw_calloc(count ? count : 1, sizeof *t->process)))
@@ -187,7 +188,7 @@ int twin_telemetry_load(const char *run_dir, struct twin_telemetry **out, struct
     for (size_t i = 0; rc == 0 && i < files; i++)
         rc = tw_tables_read(path[i], &list, &count, err);
     if (rc == 0)
-        rc = arrange(list, count, t, err);
+        rc = tw_telemetry_arrange(list, count, t, err);
     if (rc == 0 && t->processes == 0)
         rc = twin_error_set(err, TWIN_ENOENT, "%s: no step of any process was recorded", dir);
     for (size_t i = 0; path && i < files; i++)

@@ -45,7 +45,7 @@ static int small(const struct reader *r, const char *s, const char *what, int *o
 
 static int header(struct reader *r, char *line, struct tw_table *t)
 {
-    char *w[WORDS_MAX];
+    char *w[WORDS_MAX] = {NULL};
     size_t n = words(line, w);
     if (!tw_starts(w[0], MAGIC))
         return wrong(r, TWIN_EFORMAT, "a header that begins with " MAGIC "1", w[0]);
@@ -69,7 +69,7 @@ static int header(struct reader *r, char *line, struct tw_table *t)
 
 static int column_names(struct reader *r, char *line, struct tw_table *t)
 {
-    char *w[WORDS_MAX];
+    char *w[WORDS_MAX] = {NULL};
     size_t n = words(line, w);
     if (n < 2 || n > TW_TABLE_COLUMNS + 1 || strcmp(w[0], "t_ns") != 0)
         return wrong(r, TWIN_EFORMAT, "names of 1 to 48 columns behind t_ns", w[0]);
@@ -111,7 +111,7 @@ static int make_room(struct reader *r, struct tw_table *t)
 /* in_file: number of this row in the file, from 0. The last row stays provisional: one that is not due replaces it. */
 static int row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
 {
-    char *w[WORDS_MAX];
+    char *w[WORDS_MAX] = {NULL};
     uint64_t now;
     if (words(line, w) != t->columns + 1 || tw_parse_u64(w[0], UINT64_MAX, &now) != 0)
         return wrong(r, TWIN_EFORMAT, "a time and a number or - for each column", w[0]);
@@ -145,13 +145,13 @@ static int begin_table(const struct reader *r, struct tw_table **list, size_t *c
     return 0;
 }
 
-int tw_tables_read(const char *path, struct tw_table **list, size_t *count, struct twin_error *err)
+int tw_tables_parse(const char *path, char *text, size_t bytes, struct tw_table **list, size_t *count, struct twin_error *err)
 {
     struct reader r = {.path = path, .err = err};
-    char *text = NULL, *end;
-    size_t bytes = 0, first = *count, rows = 0;
+    char *end;
+    size_t first = *count, rows = 0;
     bool columns_next = false;
-    int rc = tw_read_file(path, FILE_BYTES_MAX, &text, &bytes, err);
+    int rc = 0;
     /* A line without its end was cut off with the process that wrote it: not looked at. */
     for (char *line = text; rc == 0 && (end = memchr(line, '\n', (size_t)(text + bytes - line))); line = end + 1) {
         *end = '\0';
@@ -173,9 +173,19 @@ int tw_tables_read(const char *path, struct tw_table **list, size_t *count, stru
             rc = row(&r, line, &(*list)[*count - 1], rows++);
         }
     }
-    tw_free(text);
     if (rc == 0 && columns_next && *count > first)
         (*count)--; /* a header without its columns: nothing follows. It owns nothing yet */
+    return rc;
+}
+
+int tw_tables_read(const char *path, struct tw_table **list, size_t *count, struct twin_error *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    int rc = tw_read_file(path, FILE_BYTES_MAX, &text, &bytes, err);
+    if (rc == 0)
+        rc = tw_tables_parse(path, text, bytes, list, count, err);
+    tw_free(text);
     return rc;
 }
 

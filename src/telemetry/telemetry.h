@@ -22,8 +22,11 @@ struct tw_table {
 };
 #define TW_UNKNOWN UINT64_MAX
 
-/* Appends the tables of one file to *list. */
+/* Appends the tables of one file to *list; of text, which is changed and has a NUL behind it. */
+int tw_tables_parse(const char *path, char *text, size_t bytes, struct tw_table **list, size_t *count, struct twin_error *err);
 int tw_tables_read(const char *path, struct tw_table **list, size_t *count, struct twin_error *err);
+/* Rows of steps out of them. t is zeroed by the caller, who frees it also after an error. */
+int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_telemetry *t, struct twin_error *err);
 void tw_tables_free(struct tw_table *list, size_t count);
 size_t tw_table_column(const struct tw_table *t, const char *name); /* SIZE_MAX: none */
 

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a slow stretch comes from. Two questions, both must be answered yes: did the counter move with the step time (rank correlation, Holm over all
+ * counters), and does it account for the time that was lost? Seconds are held against the extra seconds of a step; what is no time, against what
+ * it would do. Many things move when a step gets slower; few account for it.
+ */
+#include "dips.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/stats.h>
+
+#define PERMUTATIONS 4999
+#define ALPHA .05
+#define SHARE .25         /* of the extra time, to be the cause */
+#define SEED 0x6d6f76656431ull
+
+struct side { double t, steps, seconds, rate[TWIN_COUNTERS]; };
+
+struct view {
+    struct side usual, slow;
+    double extra;                 /* seconds per step */
+    const struct twin_dip *dip;
+};
+
+static struct side side_of(const struct tw_block *b, const bool *slow, size_t n, bool which)
+{
+    struct side s = {.t = 0};
+    double known[TWIN_COUNTERS] = {0};
+    for (size_t i = 0; i < n; i++) {
+        if (slow[i] != which)
+            continue;
+        s.steps += b[i].steps;
+        s.seconds += b[i].seconds;
+        for (int c = 0; c < TWIN_COUNTERS; c++)
+            if (!isnan(b[i].rate[c])) {
+                known[c] += b[i].seconds;
+                s.rate[c] += b[i].rate[c] * b[i].seconds;
+            }
+    }
+    s.t = s.seconds / s.steps;
+    for (int c = 0; c < TWIN_COUNTERS; c++)
+        s.rate[c] = known[c] > s.seconds / 2 ? s.rate[c] / known[c] : NAN;
+    return s;
+}
+
+static double per_step(const struct side *s, int c)
+{
+    return s->rate[c] * s->t;
+}
+
+/* Of the extra time of a step, how much is extra time of this counter. */
+static double share(const struct view *v, int c)
+{
+    return (per_step(&v->slow, c) - per_step(&v->usual, c)) / v->extra;
+}
+
+static bool moved(const struct view *v, int c)
+{
+    for (size_t i = 0; i < v->dip->tested; i++)
+        if ((int)v->dip->moved[i].counter == c)
+            return v->dip->moved[i].adjusted <= ALPHA;
+    return false;
+}
+
+static bool accounts(const struct view *v, int c)
+{
+    return moved(v, c) && share(v, c) >= SHARE;
+}
+
+/* Levels that are whole numbers for a while: another number of them in the slow stretch. */
+static bool other_number(const struct view *v, int c)
+{
+    double a = v->usual.rate[c], b = v->slow.rate[c];
+    return moved(v, c) && fabs(b - a) >= .5 && fabs(b - a) >= .05 * fmax(a, b);
+}
+
+/* Steps that move as many bytes as before, but at a lower rate, while their thread neither runs nor waits for a processor. */
+static bool network(const struct view *v)
+{
+    double idle = 1 - share(v, TWIN_COUNTER_RAN) - share(v, TWIN_COUNTER_WAIT);
+    if (isnan(idle) || idle < .5)
+        return false;
+    if (moved(v, TWIN_COUNTER_RETRANSMITS) && v->slow.rate[TWIN_COUNTER_RETRANSMITS] > v->usual.rate[TWIN_COUNTER_RETRANSMITS])
+        return true;
+    static const int traffic[] = {TWIN_COUNTER_NET, TWIN_COUNTER_LOOPBACK};
+    for (int i = 0; i < 2; i++) {
+        double a = per_step(&v->usual, traffic[i]), b = per_step(&v->slow, traffic[i]);
+        if (moved(v, traffic[i]) && a >= 1024 && b > a / 2 && b < 2 * a && v->slow.rate[traffic[i]] < v->usual.rate[traffic[i]])
+            return true;
+    }
+    return false;
+}
+
+static bool lower(const struct view *v, int c)
+{
+    return moved(v, c) && v->slow.rate[c] < .97 * v->usual.rate[c];
+}
+
+static bool higher(const struct view *v, int c)
+{
+    return moved(v, c) && v->slow.rate[c] > v->usual.rate[c];
+}
+
+static bool clocks(const struct view *v)
+{
+    return lower(v, TWIN_COUNTER_CLOCK) || higher(v, TWIN_COUNTER_THERMAL) || lower(v, TWIN_COUNTER_GPU_CLOCK) || higher(v, TWIN_COUNTER_GPU_SLOWED);
+}
+
+/* In the order in which one hides another: a quota makes threads wait, own workers make each other wait, and so on. */
+static enum twin_cause cause_of(const struct view *v)
+{
+    if (accounts(v, TWIN_COUNTER_THROTTLED))
+        return TWIN_CAUSE_QUOTA;
+    if (other_number(v, TWIN_COUNTER_PROCESSES) || other_number(v, TWIN_COUNTER_THREADS))
+        return TWIN_CAUSE_WORKERS;
+    if (accounts(v, TWIN_COUNTER_STEAL))
+        return TWIN_CAUSE_STEAL;
+    if (accounts(v, TWIN_COUNTER_WAIT))
+        return TWIN_CAUSE_INTERFERENCE;
+    if (accounts(v, TWIN_COUNTER_MEMORY_STALL))
+        return TWIN_CAUSE_MEMORY;
+    if (clocks(v))
+        return TWIN_CAUSE_CLOCK;
+    if (network(v))
+        return TWIN_CAUSE_NETWORK;
+    if (accounts(v, TWIN_COUNTER_IO_STALL) || accounts(v, TWIN_COUNTER_IOWAIT))
+        return TWIN_CAUSE_DISK;
+    /* Threads other than the step's wait for a processor, or caches and memory are shared with others. */
+    if (moved(v, TWIN_COUNTER_OTHERS) && v->slow.rate[TWIN_COUNTER_OTHERS] - v->usual.rate[TWIN_COUNTER_OTHERS] >= .25)
+        return TWIN_CAUSE_INTERFERENCE;
+    return TWIN_CAUSE_UNKNOWN;
+}
+
+/* ---- which counters moved */
+
+static int most_telling(const void *x, const void *y)
+{
+    const struct twin_moved *a = x, *b = y;
+    if (a->adjusted != b->adjusted)
+        return a->adjusted < b->adjusted ? -1 : 1;
+    double sa = isnan(a->share) ? 0 : fabs(a->share), sb = isnan(b->share) ? 0 : fabs(b->share);
+    return sa != sb ? (sa > sb ? -1 : 1) : (a->counter > b->counter) - (a->counter < b->counter);
+}
+
+/* Only blocks in which it is known; most of them, or it is left out. */
+static int test(const struct tw_block *b, size_t n, int c, struct twin_permutation *p)
+{
+    double x[2 * TW_BLOCKS_MAX], y[2 * TW_BLOCKS_MAX];
+    size_t known = 0;
+    p->p = NAN;
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(b[i].rate[c])) {
+            x[known] = b[i].seconds / b[i].steps;
+            y[known++] = b[i].rate[c];
+        }
+    if (known < 3 || known < n / 2)
+        return 0;
+    int rc = twin_stats_spearman(x, y, known, PERMUTATIONS, SEED + (uint64_t)c, TWIN_TWO_SIDED, p);
+    return rc == TWIN_EINVAL ? 0 : rc;
+}
+
+static int test_all(const struct tw_block *b, size_t n, const struct view *v, struct twin_dip *out)
+{
+    double p[TWIN_COUNTERS], adjusted[TWIN_COUNTERS];
+    size_t k = 0;
+    for (int c = 0; c < TWIN_COUNTERS; c++) {
+        struct twin_permutation r;
+        int rc = test(b, n, c, &r);
+        if (rc)
+            return rc;
+        if (isnan(r.p))
+            continue; /* unknown, or constant: it did not move */
+        bool seconds = strcmp(twin_counter_info((enum twin_counter)c)->unit, "s") == 0;
+        p[k] = r.p;
+        out->moved[k++] = (struct twin_moved){.counter = (enum twin_counter)c, .rho = r.value, .p = r.p, .usual = v->usual.rate[c], .slow = v->slow.rate[c],
+                                              .share = seconds ? share(v, c) : NAN};
+    }
+    out->tested = k;
+    if (k && twin_stats_holm(p, k, adjusted) == 0)
+        for (size_t i = 0; i < k; i++)
+            out->moved[i].adjusted = adjusted[i];
+    if (k > 1)
+        qsort(out->moved, k, sizeof *out->moved, most_telling);
+    return 0;
+}
+
+int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out, struct twin_error *err)
+{
+    double x[2 * TW_BLOCKS_MAX], y[2 * TW_BLOCKS_MAX];
+    size_t nx = 0, ny = 0, first = n, last = 0;
+    struct twin_estimate shift = {.value = NAN, .interval = {NAN, NAN}};
+    for (size_t i = 0; i < n; i++) {
+        double t = log(b[i].seconds / b[i].steps);
+        if (!slow[i]) {
+            y[ny++] = t;
+            continue;
+        }
+        x[nx++] = t;
+        first = i < first ? i : first;
+        last = i;
+    }
+    if (nx == 0 || ny == 0)
+        return 0;
+    int rc = twin_stats_hodges_lehmann(x, nx, y, ny, .95, &shift);
+    struct view v = {.usual = side_of(b, slow, n, false), .slow = side_of(b, slow, n, true), .dip = out};
+    v.extra = v.slow.t - v.usual.t;
+    out->first = b[first].first;
+    out->last = b[last].last;
+    out->start_s = b[first].start_s;
+    out->end_s = b[last].end_s;
+    out->usual_s = v.usual.t;
+    out->slow_s = v.slow.t;
+    out->slower = expm1(shift.value);
+    out->low = expm1(shift.interval.low);
+    out->high = expm1(shift.interval.high);
+    if (rc == 0)
+        rc = test_all(b, n, &v, out);
+    if (rc)
+        return twin_error_set(err, rc, "out of memory looking for what slowed the steps");
+    out->cause = v.extra > 0 ? cause_of(&v) : TWIN_CAUSE_UNKNOWN;
+    return 0;
+}
+
+/* ---- words */
+
+static const struct { const char *name, *words, *advice; } causes[TWIN_CAUSES] = {
+    [TWIN_CAUSE_UNKNOWN] = {"unknown", "nothing that was recorded moved with it", "look for what the job itself does there: evaluation, checkpoints, longer samples"},
+    [TWIN_CAUSE_INTERFERENCE] = {"interference", "another process used the processors",
+                                 "give the job processors of its own (cpuset, exclusive nodes, --pin affinity), and time runs in turn (twinrun significant)"},
+    [TWIN_CAUSE_STEAL] = {"steal", "the hypervisor gave the processors to somebody else", "measure on dedicated machines, or on instances without oversubscription"},
+    [TWIN_CAUSE_QUOTA] = {"quota", "the CPU quota of the control group was used up", "raise the limit (cpu.max, resources.limits.cpu), or start fewer threads"},
+    [TWIN_CAUSE_NETWORK] = {"network", "the steps waited for the network", "keep data on the node, overlap communication with compute, and record bandwidth beside each timing"},
+    [TWIN_CAUSE_DISK] = {"disk", "the steps waited for disks", "keep data in memory or on a local disk, prefetch, and checkpoint in the background"},
+    [TWIN_CAUSE_MEMORY] = {"memory", "the machine was short of memory", "lower the memory in use, or keep others off the machine"},
+    [TWIN_CAUSE_WORKERS] = {"workers", "the number of the job's processes or threads changed", "fix the number of workers, and compare throughput at equal counts only (twinrun scale)"},
+    [TWIN_CAUSE_CLOCK] = {"clock", "processors or GPUs ran at a lower clock", "fix the clocks or cap the power, warm up before timing, and record the clock beside each timing"},
+};
+
+const char *twin_cause_name(enum twin_cause c)
+{
+    return (unsigned)c < TWIN_CAUSES ? causes[c].name : "?";
+}
+
+const char *twin_cause_words(enum twin_cause c)
+{
+    return (unsigned)c < TWIN_CAUSES ? causes[c].words : "?";
+}
+
+const char *twin_cause_advice(enum twin_cause c)
+{
+    return (unsigned)c < TWIN_CAUSES ? causes[c].advice : "?";
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a run was slow: the stretch of blocks that stands out most, and whether it stands out at all. */
+#include "dips.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/stats.h>
+
+#define BLOCK_S .1
+#define SHUFFLES 999
+#define ALPHA .01
+#define NOISES 4.        /* how many times the run's own unrest */
+#define SLOWER_MIN .05
+#define SEED 0x6469707331ull
+
+/* ---- blocks */
+
+static void add(struct tw_block *b, double known[TWIN_COUNTERS], const struct twin_telemetry_row *r)
+{
+    if (b->steps == 0) {
+        b->first = r->first;
+        b->start_s = r->start_s;
+    }
+    b->last = r->first + r->steps - 1;
+    b->end_s = r->start_s + r->seconds;
+    b->steps += r->steps;
+    b->seconds += r->seconds;
+    for (int c = 0; c < TWIN_COUNTERS; c++) {
+        if (isnan(r->value[c]))
+            continue;
+        known[c] += r->seconds;
+        b->rate[c] += twin_counter_info((enum twin_counter)c)->level ? r->value[c] * r->seconds : r->value[c];
+    }
+}
+
+static void finish(struct tw_block *b, double known[TWIN_COUNTERS])
+{
+    for (int c = 0; c < TWIN_COUNTERS; c++) {
+        b->rate[c] = known[c] > b->seconds / 2 ? b->rate[c] / known[c] : NAN;
+        known[c] = 0;
+    }
+}
+
+size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most, struct tw_block out[TW_BLOCKS_MAX])
+{
+    double seconds = 0, done = 0, known[TWIN_COUNTERS] = {0};
+    for (size_t i = 1; i < p->rows; i++)
+        seconds += p->row[i].seconds;
+    double wanted = fmin((double)most, floor(seconds / BLOCK_S));
+    size_t n = 0;
+    for (size_t i = 1; i < p->rows && wanted >= 1; i++) {
+        if (n == 0 || done >= seconds * (double)n / wanted) {
+            if (n)
+                finish(&out[n - 1], known);
+            out[n++] = (struct tw_block){.first = 0};
+        }
+        add(&out[n - 1], known, &p->row[i]);
+        done += p->row[i].seconds;
+    }
+    if (n)
+        finish(&out[n - 1], known);
+    return n;
+}
+
+static double log_time(const struct tw_block *b)
+{
+    return log(b->seconds / b->steps);
+}
+
+/* ---- the stretch that stands out most */
+
+struct stretch { size_t from, to; double score; }; /* blocks from .. to - 1 */
+
+/* The largest standardised rank sum over all stretches of 2 blocks to four fifths of all; slow ones only. */
+static struct stretch scan(const double *rank, size_t n)
+{
+    double sum[TW_BLOCKS_MAX + 1] = {0};
+    struct stretch best = {0, 0, 0};
+    for (size_t i = 0; i < n; i++)
+        sum[i + 1] = sum[i] + rank[i];
+    for (size_t from = 0; from + 2 <= n; from++)
+        for (size_t to = from + 2; to <= n && to - from <= n * 4 / 5; to++) {
+            double length = (double)(to - from), rest = (double)n - length;
+            double score = (sum[to] - sum[from] - length * ((double)n + 1) / 2) / sqrt(length * rest * ((double)n + 1) / 12);
+            if (score > best.score)
+                best = (struct stretch){from, to, score};
+        }
+    return best;
+}
+
+/* Blocks at the edges that are more like the others are taken off: the largest sum likes one more or less. */
+static void trim(struct stretch *s, const double *y, size_t n)
+{
+    double in[TW_BLOCKS_MAX], out[TW_BLOCKS_MAX], a = 0, b = 0;
+    size_t inside = 0, outside = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i >= s->from && i < s->to)
+            in[inside++] = y[i];
+        else
+            out[outside++] = y[i];
+    if (twin_stats_median(in, inside, &a) != 0 || twin_stats_median(out, outside, &b) != 0)
+        return;
+    while (s->to - s->from > 2 && y[s->from] < (a + b) / 2)
+        s->from++;
+    while (s->to - s->from > 2 && y[s->to - 1] < (a + b) / 2)
+        s->to--;
+}
+
+static void ranks(const double *x, size_t n, double *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        double below = 0, equal = 0;
+        for (size_t k = 0; k < n; k++) {
+            below += x[k] < x[i];
+            equal += x[k] == x[i];
+        }
+        out[i] = below + (equal + 1) / 2;
+    }
+}
+
+/* Share of shuffled orders in which some stretch stands out as much. */
+static double chance(const double *rank, size_t n, double score)
+{
+    double mixed[TW_BLOCKS_MAX];
+    size_t as_much = 0;
+    uint64_t state = SEED;
+    memcpy(mixed, rank, n * sizeof *mixed);
+    for (int s = 0; s < SHUFFLES; s++) {
+        for (size_t i = n - 1; i > 0; i--) {
+            size_t k = (size_t)(tw_mix64(state += 0x9E3779B97F4A7C15ull) % (i + 1));
+            double kept = mixed[i];
+            mixed[i] = mixed[k];
+            mixed[k] = kept;
+        }
+        as_much += scan(mixed, n).score >= score - 1e-9;
+    }
+    return (1 + (double)as_much) / (SHUFFLES + 1);
+}
+
+/* How much slower than usual a stretch must be, given how the usual blocks spread. */
+static double threshold(const double *y, const bool *slow, size_t n)
+{
+    double usual[TW_BLOCKS_MAX], z[TW_BLOCKS_MAX];
+    struct twin_mad mad = {.mad = 0};
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!slow[i])
+            usual[m++] = y[i];
+    if (m == 0 || twin_stats_modified_z(usual, m, z, &mad) != 0)
+        return INFINITY;
+    return fmax(log1p(SLOWER_MIN), NOISES * 1.4826 * mad.mad);
+}
+
+int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, struct twin_error *err)
+{
+    struct tw_block b[TW_BLOCKS_MAX];
+    double y[TW_BLOCKS_MAX], rank[TW_BLOCKS_MAX];
+    bool slow[TW_BLOCKS_MAX] = {false};
+    size_t n = tw_blocks_make(p, TW_BLOCKS_MAX, b);
+    *out = (struct twin_dip){.outcome = TWIN_DIP_TOO_FEW, .blocks = n};
+    if (n < TW_BLOCKS_MIN)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        y[i] = log_time(&b[i]);
+    ranks(y, n, rank);
+    struct stretch s = scan(rank, n);
+    if (s.to > s.from)
+        trim(&s, y, n);
+    for (size_t i = s.from; i < s.to; i++)
+        slow[i] = true;
+    double least = threshold(y, slow, n);
+    out->outcome = TWIN_DIP_NONE;
+    out->visible = expm1(least);
+    out->p = s.to > s.from ? chance(rank, n, s.score) : 1;
+    if (out->p > ALPHA)
+        return 0;
+    int rc = tw_dip_explain(b, slow, n, out, err);
+    if (rc == 0 && log1p(out->slower) >= least)
+        out->outcome = TWIN_DIP_FOUND;
+    return rc;
+}
+
+int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_telemetry_process *b, struct twin_dip *out, struct twin_error *err)
+{
+    struct tw_block all[2 * TW_BLOCKS_MAX];
+    double x[TW_BLOCKS_MAX], y[TW_BLOCKS_MAX], both[2 * TW_BLOCKS_MAX];
+    bool slow[2 * TW_BLOCKS_MAX] = {false};
+    struct twin_mann_whitney test;
+    size_t na = tw_blocks_make(a, TW_BLOCKS_MAX / 2, all), nb = tw_blocks_make(b, TW_BLOCKS_MAX / 2, all + na);
+    *out = (struct twin_dip){.outcome = TWIN_DIP_TOO_FEW, .blocks = na < nb ? na : nb};
+    if (out->blocks < TW_BLOCKS_MIN_EACH)
+        return 0;
+    for (size_t i = 0; i < na + nb; i++) {
+        both[i] = log_time(&all[i]);
+        slow[i] = i >= na;
+    }
+    memcpy(x, both, na * sizeof *x);
+    memcpy(y, both + na, nb * sizeof *y);
+    int rc = twin_stats_mann_whitney(y, nb, x, na, TWIN_GREATER, &test);
+    if (rc != 0)
+        return twin_error_set(err, rc, "cannot compare the step times");
+    double least = threshold(both, slow, na + nb);
+    out->outcome = TWIN_DIP_NONE;
+    out->visible = expm1(least);
+    out->p = test.p;
+    rc = tw_dip_explain(all, slow, na + nb, out, err);
+    if (rc == 0 && out->p <= ALPHA && log1p(out->slower) >= least)
+        out->outcome = TWIN_DIP_FOUND;
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_DIPS_H
+#define TW_DIPS_H
+/* Blocks: rows put together until the counters of the machine, which are sampled every 50 ms or less often, mean something. */
+#include "telemetry.h"
+
+enum { TW_BLOCKS_MAX = 128, TW_BLOCKS_MIN = 12, TW_BLOCKS_MIN_EACH = 6 };
+struct tw_block {
+    uint32_t first, last;
+    double start_s, end_s, steps, seconds;
+    double rate[TWIN_COUNTERS]; /* per second; levels: mean. NaN: not known for most of the block */
+};
+
+/* The rows but the first, as at most `most` blocks of about equal length, 100 ms or longer. Returns how many. */
+size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most, struct tw_block out[TW_BLOCKS_MAX]);
+
+/* Fills what a stretch is like and what moved: blocks with slow[i] against the others. out->slower etc. too. */
+int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out, struct twin_error *err);
+
+#endif

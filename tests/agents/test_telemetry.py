@@ -1,0 +1,475 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telemetry: what a run folder holds, whether the classifier of slow stretches finds what was done to a job, and diagnoses of sets of runs.
+
+Interference, the quota, the network and the number of workers are real: done to the job from outside, at a random time, and the classifier
+sees the run folder only. Heat, clocks, steal and other machines cannot be made here: they are simulated in the recorded counters.
+TWINRUN_FULL=1: at least 100 injections and 100 quiet runs.
+"""
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import FULL
+from launch_helper import BUILD
+
+JOB = BUILD / "tests" / "agents" / "telemetry_job"
+TWINRUN = BUILD / "cmd" / "twinrun"
+GROUPS = "/sys/fs/cgroup/cpu"
+
+
+def twinrun(home, *args, check=True):
+    done = subprocess.run([TWINRUN, *map(str, args)], env=dict(os.environ, TWINRUN_HOME=str(home)), capture_output=True, text=True)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def newest(home):
+    return max((home / "runs").iterdir(), key=lambda d: json.loads((d / "run.json").read_text())["start_realtime_ns"])
+
+
+def table(path):
+    """[(header words, [row as dict])]"""
+    found = []
+    for line in path.read_text().splitlines():
+        words = line.split("\t")
+        if words[0].startswith("twinrun.telemetry/"):
+            found.append((words, []))
+            names = None
+        elif names is None:
+            names = words
+        else:
+            assert len(words) == len(names)
+            found[-1][1].append({k: None if w == "-" else int(w) for k, w in zip(names, words)})
+    return found
+
+
+# ---------------------------------------------------------------- what is recorded
+
+def test_files_of_a_run(tmp_path):
+    twinrun(tmp_path, "record", "-q", "--", JOB, "--seconds", ".7", "--spin", "400000")
+    folder = newest(tmp_path)
+    (path,) = [p for p in (folder / "telemetry").iterdir() if p.name not in ("host", "gpus")]
+    ((head, rows),) = table(path)
+    assert head[1] == "process" and head[3:5] == ["0", "1"] and head[6] == "main" and path.name == "0." + head[5]
+    steps = [r["steps"] for r in rows]
+    assert steps[0] == 0 and steps == sorted(set(steps))
+    for key in ("t_ns", "cpu_ns", "ran_ns", "wait_ns"):
+        values = [r[key] for r in rows]
+        assert values == sorted(values), key
+    spent = rows[-1]["t_ns"] - rows[0]["t_ns"]
+    assert 0.3e9 < spent < 30e9
+    ran, waited = (rows[-1][k] - rows[0][k] for k in ("ran_ns", "wait_ns"))
+    assert 0.5 * spent < ran + waited < 1.05 * spent  # one thread that never sleeps either runs or waits for a processor
+    ((head, samples),) = table(folder / "telemetry" / "host")
+    assert head[1] == "host" and len(samples) >= 4
+    job = samples[-1]["job_cpu_ns"] - samples[0]["job_cpu_ns"]
+    assert 0.5 * ran - 3e7 < job < 1.5 * ran + 1e8  # the kernel's own count, in ticks
+    assert samples[-1]["busy_ns"] - samples[0]["busy_ns"] >= 0.7 * job - 3e7
+    assert samples[-1]["cpus"] == len(os.sched_getaffinity(0)) or samples[-1]["cpus"] >= 1
+    assert json.loads((folder / "run.json").read_text())["telemetry"] is True
+
+
+def test_switched_off(tmp_path):
+    twinrun(tmp_path, "record", "-q", "--no-telemetry", "--", JOB, "--seconds", ".1")
+    folder = newest(tmp_path)
+    assert list((folder / "telemetry").iterdir()) == []
+    assert json.loads((folder / "run.json").read_text())["telemetry"] is False
+    done = twinrun(tmp_path, "report", folder, check=False)
+    assert done.returncode == 2 and "--no-telemetry" in done.stderr
+
+
+def test_a_killed_job_keeps_its_rows(tmp_path):
+    job = subprocess.Popen([TWINRUN, "record", "-q", "--", JOB, "--seconds", "30", "--spin", "400000"], env=dict(os.environ, TWINRUN_HOME=str(tmp_path)))
+    time.sleep(1.5)
+    folder = newest(tmp_path)
+    pid = int((folder / "processes").read_text().split()[0])
+    os.kill(pid, 9)
+    assert job.wait() == 137
+    ((_head, rows),) = table(folder / "telemetry" / ("0.%d" % pid))
+    assert rows[-1]["t_ns"] - rows[0]["t_ns"] > 0.4e9  # all but the last quarter of a second
+
+
+def test_several_ranks(tmp_path):
+    ranks = " & ".join("RANK=%d WORLD_SIZE=3 %s --train 20" % (r, JOB) for r in range(3))
+    twinrun(tmp_path, "record", "-q", "--", "sh", "-c", ranks + " & wait")
+    found = sorted(table(p)[0][0][3] for p in (newest(tmp_path) / "telemetry").iterdir() if p.name != "host")
+    assert found == ["0", "1", "2"]
+
+
+# ---------------------------------------------------------------- what is done to a job
+
+class Server:
+    """Answers requests for n bytes; with `seconds` set each answer takes that long: a bandwidth of n / seconds."""
+
+    def __init__(self):
+        self.seconds = 0
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        try:
+            connection, _ = self.socket.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            blob = bytes(1 << 20)
+            while True:
+                wanted = connection.recv(4)
+                if len(wanted) < 4:
+                    return
+                if self.seconds:
+                    time.sleep(self.seconds)
+                connection.sendall(blob[: struct.unpack("<I", wanted)[0]])
+        except OSError:
+            return
+
+    def close(self):
+        self.socket.close()
+
+
+def make_group(name):
+    """A control group with a processor share that keeps other people's load out. None where groups cannot be made."""
+    path = os.path.join(GROUPS, name)
+    try:
+        os.mkdir(path)
+        with open(path + "/cpu.shares", "w") as f:
+            f.write("20000")
+        return path
+    except OSError:
+        return None
+
+
+def set_quota(group, microseconds):
+    with open(group + "/cpu.cfs_quota_us", "w") as f:
+        f.write(str(microseconds))
+
+
+def move_to(group):
+    """This process, and what it starts from then on."""
+    with open(group + "/cgroup.procs", "w") as f:
+        f.write(str(os.getpid()))
+
+
+def own_group():
+    return GROUPS + re.search(r":(?:.*,)?cpu(?:,.*)?:(.*)", open("/proc/self/cgroup").read()).group(1).rstrip("/")
+
+
+def in_group(group, command):
+    return ["sh", "-c", 'echo $$ >%s/cgroup.procs && exec "$@"' % group, "sh", *command] if group else command
+
+
+def injected(home, kind, rng, seconds):
+    """One run of the job with one thing done to it at a random time. Returns (folder, onset, end)."""
+    onset, length = rng.uniform(0.25, 0.5) * seconds, rng.uniform(0.25, 0.4) * seconds
+    cpu = rng.choice(sorted(os.sched_getaffinity(0)))
+    group, server, hog, back = make_group("twinrun-test-%d" % os.getpid()), None, None, None
+    place = ["taskset", "-c", str(cpu)]
+    command = [*place, JOB, "--seconds", str(seconds), "--spin", str(rng.randint(500000, 1500000))]
+    if kind in ("network", "quiet-network"):
+        server = Server()
+        if group:  # else the job's share starves its server, and the steps do wait for the network
+            back = own_group()
+            move_to(group)
+        command += ["--port", str(server.port), "--bytes", str(rng.choice([32768, 65536, 131072]))]
+    if kind in ("workers", "quiet-workers"):
+        first, then = rng.choice([(6, 3), (6, 2), (4, 2), (8, 4)])
+        command += ["--workers", str(first), "--share-us", "24000"]
+        command += ["--then", str(then), "--at-ms", str(int(onset * 1e3))] if kind == "workers" else []
+    try:
+        job = subprocess.Popen([TWINRUN, "record", "-q", "--level", "steps", "--", *map(str, in_group(group, command))], env=dict(os.environ, TWINRUN_HOME=str(home)))
+        time.sleep(onset)
+        if kind == "hog":
+            hog = subprocess.Popen([str(w) for w in in_group(group, [*place, JOB, "--hog", "--seconds", str(length)])])
+        elif kind == "quota":
+            set_quota(group, rng.randint(25000, 55000))
+        elif kind == "network":
+            server.seconds = rng.uniform(0.003, 0.008)
+        time.sleep(length)
+        if kind == "quota":
+            set_quota(group, -1)
+        elif kind == "network":
+            server.seconds = 0
+        assert job.wait() == 0
+    finally:
+        if hog:
+            hog.wait()
+        if server:
+            server.close()
+        if back:
+            move_to(back)
+        if group:
+            time.sleep(0.02)
+            os.rmdir(group)
+    return newest(home), onset, onset + length
+
+
+def classified(home, folder):
+    (rank,) = json.loads(twinrun(home, "report", "--json", folder).stdout)["ranks"]
+    return rank.get("cause") if rank["outcome"] == "slow" else rank["outcome"]
+
+
+TRUTH = {"hog": "interference", "quota": "quota", "network": "network", "workers": "workers", "quiet": "even", "quiet-network": "even", "quiet-workers": "even"}
+
+
+def can_do(kind):
+    return kind != "quota" or os.access(GROUPS, os.W_OK)
+
+
+@pytest.mark.parametrize("kind", ["hog", "quota", "network", "workers", "quiet"])
+def test_one_of_each(tmp_path, kind):
+    """On a busy machine a run may meet something else as well: the second try counts, too."""
+    if not can_do(kind):
+        pytest.skip("control groups cannot be made here")
+    found = []
+    for attempt in range(3):
+        folder, _onset, _end = injected(tmp_path, kind, random.Random("%s %d" % (kind, attempt)), 2.2)
+        found.append(classified(tmp_path, folder))
+        if found[-1] == TRUTH[kind]:
+            return
+    pytest.fail("%s was taken for %s" % (kind, found))
+
+
+@pytest.mark.skipif(not FULL, reason="takes 15 minutes: TWINRUN_FULL=1")
+def test_campaign(tmp_path, capsys):
+    """Bars: right on 95% of at least 100 injections, silent on 95% of at least 100 quiet runs."""
+    rng = random.Random(int(os.environ.get("TWINRUN_TEST_SEED", "6")))
+    plan = ["hog", "quota", "network", "workers"] * 27 + ["quiet", "quiet-network", "quiet-workers"] * 35
+    plan = [k for k in plan if can_do(k)]
+    rng.shuffle(plan)
+    found = {}
+    begun = os.getloadavg()
+    for kind in plan:
+        folder, _onset, _end = injected(tmp_path, kind, rng, rng.uniform(2.2, 3.2))
+        found.setdefault(kind, []).append(classified(tmp_path, folder))
+        shutil.rmtree(folder)
+    wrong = {k: [f for f in v if f != TRUTH[k]] for k, v in found.items()}
+    results = []
+    for noisy in (False, True):
+        kinds = [k for k in found if k.startswith("quiet") == noisy]
+        right, all_ = sum(len(found[k]) - len(wrong[k]) for k in kinds), sum(len(found[k]) for k in kinds)
+        with capsys.disabled():
+            print("\n%s: right on %d of %d; wrong: %s; load %.1f before, %.1f after" %
+                  ("quiet" if noisy else "injected", right, all_, {k: wrong[k] for k in kinds if wrong[k]}, begun[0], os.getloadavg()[0]))
+        results.append((right, all_))
+    for right, all_ in results:
+        assert all_ >= 100 and right >= 0.95 * all_
+
+
+# ---------------------------------------------------------------- simulated counters
+
+def simulate(folder, rng, slow, column=None, level=None, rate=None, steps=400, step_s=0.01, ranks=1):
+    """Writes telemetry of a run that is `slow` times slower from a random step to another one; `column` of the machine moves with it."""
+    first = rng.randint(steps // 4, steps // 2)
+    last = first + rng.randint(steps // 5, steps // 3)
+    now, busy, total, ran = 10**12, 0.0, 0.0, 0.0
+    process, host = [], []
+    for step in range(steps):
+        there = first <= step < last
+        takes = step_s * (slow if there else 1) * rng.uniform(0.99, 1.01)
+        process.append((now, step, int(ran * 1e9)))
+        moved = (level[there] if level else int(total * 1e9))
+        host.append((now, int(busy * 1e9), moved))
+        now += int(takes * 1e9)
+        busy += takes
+        # Time that a hypervisor takes is no time in which the thread runs; a slow clock is.
+        ran += step_s if rate else takes
+        total += takes * (rate[there] if rate else 0)
+    process.append((now, steps, int(ran * 1e9)))
+    shutil.rmtree(folder / "telemetry")
+    (folder / "telemetry").mkdir()
+    for rank in range(ranks):
+        (folder / "telemetry" / ("%d.1" % rank)).write_text(
+            "twinrun.telemetry/1\tprocess\tn\t%d\t%d\t1\tmain\nt_ns\tsteps\tthread\tran_ns\twait_ns\n" % (rank, ranks) +
+            "".join("%d\t%d\t1\t%d\t0\n" % row for row in process))
+    (folder / "telemetry" / "host").write_text("twinrun.telemetry/1\thost\tn\nt_ns\tbusy_ns\t%s\n" % (column or "cpus") +
+                                               "".join("%d\t%d\t%d\n" % (row if column else row[:2] + (4,)) for row in host))
+    return first, last
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    home = tmp_path_factory.mktemp("recorded")
+    twinrun(home, "record", "-q", "--", JOB, "--train", "5")
+    return home
+
+
+@pytest.mark.parametrize("seed", range(20 if FULL else 2))
+@pytest.mark.parametrize("truth, more", [
+    ("steal", {"column": "steal_ns", "rate": (0.0, 0.35)}),
+    ("clock", {"column": "khz", "level": (3200000, 2100000)}),
+    ("unknown", {}),
+])
+def test_simulated_in_recorded_counters(recorded, truth, more, seed):
+    """Steal and heat, which nobody can make here; and a slow stretch with which nothing moved."""
+    rng = random.Random("%s %d" % (truth, seed))
+    first, last = simulate(newest(recorded), rng, rng.uniform(1.4, 1.6), **more)
+    (rank,) = json.loads(twinrun(recorded, "report", "--json", newest(recorded)).stdout)["ranks"]
+    assert (rank["outcome"], rank["cause"]) == ("slow", truth)
+    assert abs(rank["first"] - first) <= 15 and abs(rank["last"] - last) <= 15
+    assert 0.38 < rank["slower"] < 0.62 and rank["interval"][0] <= rank["slower"] <= rank["interval"][1]
+
+
+@pytest.mark.parametrize("seed", range(40 if FULL else 3))
+def test_even_steps_are_called_even(recorded, seed):
+    simulate(newest(recorded), random.Random(seed), 1.0)
+    assert classified(recorded, newest(recorded)) == "even"
+
+
+# ---------------------------------------------------------------- sets of runs
+
+class Maker:
+    """Run folders of a case. Runs are really recorded; what a machine of another kind, or at another time, would have written is put into copies."""
+
+    def __init__(self, home, seed):
+        self.home, self.rng, self.made = home, random.Random(seed), {}
+        self.number = 0
+
+    def original(self, *command):
+        if command not in self.made:
+            twinrun(self.home, "record", "-q", "--label", "original", "--", *command)
+            self.made[command] = newest(self.home)
+        return self.made[command]
+
+    def copy(self, label, original, wall_s, step_s, processor=None, host=None, **simulated):
+        """A run like `original`: of that label, as fast as said, on that machine, with decoys: names and times that mean nothing."""
+        self.number += 1
+        run = json.loads((original / "run.json").read_text())
+        run["id"] = "%032x" % self.rng.getrandbits(128)
+        run["label"], run["wall_s"] = label, wall_s
+        run["host"] = host or "node%d" % self.rng.randint(1, 99)
+        run["start_realtime_ns"] -= self.number * 3600 * 10**9
+        folder = self.home / "runs" / ("2026-01-01T%02d-%02d-00Z-%s-%s" % (self.number // 60, self.number % 60, label, run["id"][:8]))
+        shutil.copytree(original, folder)
+        (folder / "run.json").write_text(json.dumps(run))
+        world = json.loads((folder / "provenance.json").read_text())
+        world["run"] = run["id"]
+        world["host"] = run["host"]
+        world["environment"]["memory"]["total_kib"] = self.rng.randint(10**7, 10**8)
+        world["launch"].setdefault("variables", {})["SLURM_JOB_ID"] = str(self.rng.randint(1, 10**6))
+        for rank in world.get("ranks", []):
+            rank.setdefault("variables", {})["TMPDIR"] = "/tmp/%d" % self.rng.randint(1, 10**6)
+        if processor:
+            world["environment"]["cpu"]["name"] = processor
+            for rank in world.get("ranks", []):
+                if "cpu" in rank.get("versions", {}):
+                    rank["versions"]["cpu"] = processor
+        (folder / "provenance.json").write_text(json.dumps(world))
+        simulate(folder, self.rng, 1.0, step_s=step_s, steps=200, **simulated)
+        return folder
+
+    def diagnose(self, a, b):
+        done = json.loads(twinrun(self.home, "report", "--json", "label:" + a, "label:" + b).stdout)
+        return done["findings"], done
+
+
+def words(rng):
+    return "".join(rng.choice("bcdfghklmnprstvz") + rng.choice("aeiou") for _ in range(3))
+
+
+@pytest.fixture(params=range(12 if FULL else 1))
+def maker(request, tmp_path):
+    return Maker(tmp_path, request.param)
+
+
+def names(maker):
+    a = words(maker.rng)
+    return a, a + words(maker.rng)
+
+
+def test_accuracy_in_the_sixth_decimal(maker):
+    """Two runs of the same code: the order of additions, numeric."""
+    a, b = names(maker)
+    at, train = maker.rng.randint(1, 15), [JOB, "--train", "20", "--last-bit-at"]
+    step_s = maker.rng.uniform(0.01, 0.05)
+    # The same command to the program: which rounding it makes is decided outside of it.
+    one = maker.original(*train, str(at), "--bit", "0")
+    other = maker.original(*train, str(at), "--bit", str(maker.rng.choice([1, 2, 5])))
+    run = json.loads((one / "run.json").read_text())
+    for k in range(2):
+        maker.copy(a, one, 10 + 0.01 * k, step_s * (1 + 0.002 * k))
+        folder = maker.copy(b, other, 10 + 0.015 * k, step_s * (1 + 0.003 * k))
+        mine = json.loads((folder / "run.json").read_text())
+        mine["argv"] = run["argv"]
+        (folder / "run.json").write_text(json.dumps(mine))
+        world, theirs = (json.loads((d / "provenance.json").read_text()) for d in (folder, one))
+        world["config"]["argv"], world["config"]["argv_digest"] = theirs["config"]["argv"], theirs["config"]["argv_digest"]
+        (folder / "provenance.json").write_text(json.dumps(world))
+    findings, _all = maker.diagnose(a, b)
+    assert [(f["kind"], f["source"]) for f in findings] == [("numeric", "reduction-order")]
+    assert "step %d" % at in findings[0]["evidence"] and "additions" in findings[0]["practice"]
+
+
+def test_slower_by_day(maker):
+    """4,100 samples/s at night, 3,400 by day: interference or the network, speed."""
+    a, b = names(maker)
+    one = maker.original(JOB, "--train", "20")
+    night, day = maker.rng.uniform(0.010, 0.020), maker.rng.uniform(1.15, 1.35)
+    cause = maker.rng.choice(["steal", "quota"])
+    column = {"steal": "steal_ns", "quota": "throttled_ns"}[cause]
+    for k in range(5):
+        near = 1 + maker.rng.uniform(-0.004, 0.004)
+        maker.copy(a, one, 60 * near, night * near, column=column, rate=(0.0, 0.0))
+        maker.copy(b, one, 60 * day * near, night * day * near, column=column, rate=(1 - 1 / day, 1 - 1 / day))
+    findings, _all = maker.diagnose(a, b)
+    assert [(f["kind"], f["source"]) for f in findings] == [("speed", cause)]
+    assert _all["bits"] == "same" and abs(_all["ratio"] - day) < 0.02
+
+
+def test_more_workers(maker):
+    """90 minutes became 70, workers 10 -> 14: scaling, both."""
+    a, b = names(maker)
+    few = maker.rng.randint(2, 4)
+    many = few + maker.rng.randint(1, 3)
+    ranks = lambda n: ("sh", "-c", " & ".join("RANK=%d WORLD_SIZE=%d %s --train 6 --last-bit-at 0 --bit %d" % (r, n, JOB, n) for r in range(n)) + " & wait")
+    minutes = maker.rng.uniform(60, 100)
+    for k in range(4):
+        maker.copy(a, maker.original(*ranks(few)), 60 * minutes + k, 0.01, ranks=few)
+        maker.copy(b, maker.original(*ranks(many)), 60 * minutes * 0.78 + k, 0.01, ranks=many)
+    findings, _all = maker.diagnose(a, b)
+    assert [(f["kind"], f["source"]) for f in findings] == [("both", "scaling")], _all
+    assert "%d against %d" % (few, many) in findings[0]["evidence"]
+
+
+def test_equal_on_one_node_not_in_a_pool(maker):
+    """Bit-equal on a development node, not in a pool: other machines."""
+    a, b = names(maker)
+    at = maker.rng.randint(0, 12)
+    train = [JOB, "--train", "20", "--last-bit-at", str(at)]
+    kinds = [(maker.original(*train, "--bit", str(k)), "%s %d" % (words(maker.rng).title(), maker.rng.randint(1000, 9999))) for k in range(3)]
+    argv, config = json.loads((kinds[0][0] / "run.json").read_text())["argv"], json.loads((kinds[0][0] / "provenance.json").read_text())["config"]
+
+    def run(label, kind):
+        original, processor = kinds[kind]
+        folder = maker.copy(label, original, 10 + maker.rng.uniform(0, 0.1), 0.01, processor=processor)
+        for name, keys in (("run.json", {"argv": argv}), ("provenance.json", {"config": config})):
+            text = json.loads((folder / name).read_text())
+            text.update(keys)
+            (folder / name).write_text(json.dumps(text))
+
+    for _ in range(3):
+        run(a, 0)
+    for kind in (0, 1, 2, 1):
+        run(b, kind)
+    findings, _all = maker.diagnose(a, b)
+    assert [(f["kind"], f["source"]) for f in findings] == [("numeric", "heterogeneity")]
+    assert kinds[1][1] in findings[0]["evidence"] or kinds[2][1] in findings[0]["evidence"]
+
+
+def test_no_difference_is_said_to_be_none(maker):
+    """A decoy of each kind, equal bits, equal speed."""
+    a, b = names(maker)
+    one = maker.original(JOB, "--train", "20")
+    for k in range(4):
+        near = 1 + maker.rng.uniform(-0.003, 0.003)
+        maker.copy(a, one, 60 * near, 0.01 * near)
+        maker.copy(b, one, 60 / near, 0.01 / near)
+    findings, _all = maker.diagnose(a, b)
+    assert findings == [] and _all["bits"] == "same"
