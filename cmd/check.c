@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "ledger.h"
 #include "known.h"
+#include "page.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -73,6 +74,7 @@ static const struct tw_option options[] = {
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(tw_check_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
+    TW_HTML_OPTION(tw_check_args, html),
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet)},
     {"show-output", 0, TW_OPT_FLAG, NULL, NULL, "Output", "pass on what the job prints (it is stored in any case)",
@@ -130,6 +132,8 @@ static int prepare(struct tw_check *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const struct tw_check_args *a = &c->args;
+    if (tw_page_check("check", a->html) != 0)
+        return TW_EXIT_TROUBLE;
     if (a->tolerance && twin_tolerance_check(a->tolerance, &err) != 0)
         return tw_trouble(&err, "check: --tolerance");
     c->home = tw_home_for_runs(a->home, "check");
@@ -187,10 +191,13 @@ static int print_verdict(struct tw_check *c)
     const char *why;
     struct tw_known known = {.count = 0};
     char *command = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
+    const struct twin_compare_options compare = tw_check_how(c);
     struct tw_verdict_output o = {
         .verb = "check",
         .command = command,
         .junit = c->args.junit,
+        .html = c->args.html,
+        .compare = &compare,
         .json = c->args.json,
         .github = c->args.github,
         .can_zoom = !c->zoomed && !c->args.against && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),

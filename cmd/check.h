@@ -12,7 +12,7 @@
 #include <twin/run.h>
 
 struct tw_check_args {
-    const char *a, *b, *home, *junit, *tolerance, *transplant, *against, *save_baseline, *trust, *ledger;
+    const char *a, *b, *home, *junit, *html, *tolerance, *transplant, *against, *save_baseline, *trust, *ledger;
     struct tw_strings keys;     /* that must have signed the baseline */
     enum twin_level level;
     uint64_t runs, steps, b_starts_at, sketch_every, max_time;
@@ -52,6 +52,7 @@ int tw_check_series(struct tw_check *c);
 struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm, const char *label);
 /* One run. *out is the caller's. */
 int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title, bool live, struct twin_run **out);
+struct twin_compare_options tw_check_how(const struct tw_check *c); /* are its runs compared */
 int tw_check_compare(struct tw_check *c);
 
 /* Adds a run to c->runs, which owns it then. */

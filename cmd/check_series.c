@@ -71,11 +71,10 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
     return -1;
 }
 
-int tw_check_compare(struct tw_check *c)
+struct twin_compare_options tw_check_how(const struct tw_check *c)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
     const struct tw_check_args *a = &c->args;
-    struct twin_compare_options o = {
+    return (struct twin_compare_options){
         .steps_given = a->steps > 0,
         .steps = (uint32_t)a->steps,
         .arms = c->arms,
@@ -85,6 +84,12 @@ int tw_check_compare(struct tw_check *c)
         .ignore_count = a->ignore.count,
         .tolerance_file = a->tolerance,
     };
+}
+
+int tw_check_compare(struct tw_check *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    const struct twin_compare_options o = tw_check_how(c);
     struct twin_verdict *v = NULL;
     if (twin_compare((const struct twin_run *const *)c->runs, c->count, &o, &v, &err) != 0)
         return tw_trouble(&err, "check: cannot compare the runs");

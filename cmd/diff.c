@@ -2,6 +2,7 @@
 /* twinrun diff: compares recorded runs, also of two machines. */
 #include "ledger.h"
 #include "options.h"
+#include "page.h"
 #include "runs.h"
 #include "say.h"
 #include "show_provenance.h"
@@ -15,7 +16,7 @@
 #include <twin/compare.h>
 
 struct diff_args {
-    const char *home, *junit, *tolerance, *ledger;
+    const char *home, *junit, *html, *tolerance, *ledger;
     uint64_t steps, b_starts_at;
     struct tw_strings ignore;
     bool json, github, bisect, env;
@@ -41,6 +42,7 @@ static const struct tw_option options[] = {
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(diff_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
+    TW_HTML_OPTION(diff_args, html),
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
     {NULL},
 };
@@ -109,6 +111,8 @@ static int compare(const struct diff_args *a, const struct twin_run *const *runs
         .verb = "diff",
         .command = command,
         .junit = a->junit,
+        .html = a->html,
+        .compare = &o,
         .json = a->json,
         .github = a->github,
         .can_zoom = v->outcome == TWIN_DIFFER && tw_zoom_is_useful(v, runs[0], &why),
@@ -130,8 +134,10 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_diff, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    if (a.env && (rest.count != 2 || a.junit || a.github || a.tolerance || a.ignore.count))
+    if (a.env && (rest.count != 2 || a.junit || a.html || a.github || a.tolerance || a.ignore.count))
         return tw_bad_use("diff", "--env compares two runs' worlds and takes no option but --json, --home and --bisect");
+    if (tw_page_check("diff", a.html) != 0)
+        return tw_bisect_code(TW_EXIT_TROUBLE, a.bisect);
     char *home = tw_home(a.home);
     runs = tw_calloc(rest.count, sizeof *runs);
     rc = -1;

@@ -4,6 +4,7 @@
 #include "known.h"
 #include "ledger.h"
 #include "options.h"
+#include "report.h"
 #include "runs.h"
 #include "say.h"
 #include "slow.h"
@@ -18,7 +19,7 @@
 #include <twin/trace.h>
 
 struct report_args {
-    const char *home, *ledger, *output, *tolerance;
+    const char *home, *ledger, *output, *tolerance, *html;
     struct tw_strings ignore;
     bool postmortem, json;
 };
@@ -28,6 +29,8 @@ struct report_args {
 static const struct tw_option options[] = {
     {"postmortem", 0, TW_OPT_FLAG, NULL, NULL, "Kind", "two runs that parted, as an incident document: Markdown, facts filled in, questions left open",
      FIELD(postmortem)},
+    {"html", 0, TW_OPT_FILE, "FILE", NULL, "Kind", "one run or several, compared with the first one, as one HTML file with pictures that opens offline",
+     FIELD(html)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison", "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"output", 0, TW_OPT_FILE, "FILE", NULL, "Output", "write the document into FILE, not to stdout", FIELD(output)},
@@ -37,7 +40,7 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] RUN", "[options] RUNS_A RUNS_B", "--postmortem RUN_A RUN_B [options]", NULL};
+static const char *const synopsis[] = {"[options] RUN", "[options] RUNS_A RUNS_B", "--postmortem RUN_A RUN_B [options]", "--html FILE RUN... [options]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "the report was written, whatever the runs did"},
     {"2", "trouble: bad use, no such run, a run that cannot be read"},
@@ -47,6 +50,7 @@ static const struct tw_pair examples[] = {
     {"twinrun report last", "where the newest run was slow, and why"},
     {"twinrun report label:night label:day", "what is different by day?"},
     {"twinrun report --postmortem last~1 last >incident.md", "the last two runs"},
+    {"twinrun report --html runs.html last~2 last~1 last", "three runs: where they differ, by how much, what they recorded"},
     {NULL, NULL},
 };
 
@@ -276,12 +280,20 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_report, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    if (a.postmortem && rest.count != 2)
-        return tw_bad_use("report", "expected two runs for --postmortem, found %zu", rest.count);
-    if (!a.postmortem && (a.ignore.count || a.tolerance || a.output))
-        return tw_bad_use("report", "expected --postmortem with --ignore, --tolerance and --output; only that report is a comparison with a document");
+    if (a.postmortem && (rest.count != 2 || a.html))
+        return a.html ? tw_bad_use("report", "expected --postmortem or --html, found both") : tw_bad_use("report", "expected two runs for --postmortem, found %zu", rest.count);
+    if (!a.postmortem && !a.html && rest.count > 2)
+        return tw_bad_use("report", "expected one run, or two sets of runs, found %zu", rest.count);
+    if (!a.postmortem && (a.output || (!a.html && (a.ignore.count || a.tolerance))))
+        return tw_bad_use("report", "expected --postmortem with --output, and it or --html with --ignore and --tolerance");
+    if (a.html && a.json)
+        return tw_bad_use("report", "a page has no form in JSON; twinrun diff --json has the verdict");
     char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     rc = home ? 0 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "report: cannot open the runs");
+    if (rc == 0 && a.html) {
+        rc = tw_report_page(home, &rest, &(struct tw_report_page){.html = a.html, .tolerance = a.tolerance, .ignore = &a.ignore});
+        rest.count = 0;
+    }
     if (rc == 0 && !a.postmortem && rest.count == 2) {
         rc = tw_diagnosis_report(home, rest.items, a.json);
         rest.count = 0;
@@ -302,18 +314,20 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_report = {
     "report",
-    "why a run was slow, why runs differ; an incident's postmortem",
+    "why a run was slow, why runs differ; an incident's postmortem; a page",
     synopsis,
     "One run: was it slow for a while, and what moved with it? From the step times and counters that were recorded with it (docs/telemetry.md). "
     "Two sets of runs, each a run, several with commas between, or label:NAME: do they differ in their numbers, in their speed, or in both, from which "
     "source, and which practice addresses it.\n\n"
     "With --postmortem, compares two runs and writes what is known of them as Markdown: what ran, how their worlds differ, the first "
     "divergence, the cause if an isolate search of this command is on record, the checks on record, a timeline. What only people know stays an open "
-    "question. Nothing in it is guessed.",
+    "question. Nothing in it is guessed.\n\n"
+    "With --html, compares runs with the first one and writes one self-contained HTML file: the verdict, the first divergence, and pictures of where the runs "
+    "differ, by how much, how that grows, what they recorded and how long their steps took. check, diff, isolate and others write theirs with --html, too.",
     options,
     TW_OPERANDS_RUNS,
     1,
-    2,
+    64,
     exits,
     examples,
     run,

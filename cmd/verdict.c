@@ -129,7 +129,8 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
             rc = append_summary(summary, &r);
     }
     int junit = o->junit ? write_junit(o->junit, &r) : 0;
-    return rc || junit ? TW_EXIT_TROUBLE : twin_report_exit_code(v->outcome);
+    int html = o->html ? tw_verdict_page(&r, o->compare, o->html) : 0;
+    return rc || junit || html ? TW_EXIT_TROUBLE : twin_report_exit_code(v->outcome);
 }
 
 int tw_verdict_json_error(int code)

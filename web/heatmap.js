@@ -2,12 +2,12 @@
 // @ts-check
 /*
  * A matrix of up to some million cells on one canvas. Each draw visits the cells in view once and writes every pixel once, so no level of
- * detail is kept: what shares a pixel is reduced to the largest code, which is the worst (include/twin/page.h).
+ * detail is kept: what shares a pixel is reduced to the largest code, which is the worst (include/twin/field.h).
  */
 
-const NONE = 0, EQUAL = 1, GAP = 2, DIFFERS = 3, ONE_SIDE = 4, VALUES = 16, NOT_FINITE = 65535;
-const DECADES = 40, LEFT_MAX = 230, BOTTOM = 38, TOP = 18, SAMPLES = 256;
-const STATE = { [NONE]: 'not recorded', [EQUAL]: 'equal, bit for bit', [GAP]: 'unknown: its record was lost', [DIFFERS]: 'differs, by how much is not known',
+const NONE = 0, EQUAL = 1, LEFT_OUT = 2, GAP = 3, DIFFERS = 4, ONE_SIDE = 5, VALUES = 16, NOT_FINITE = 65535;
+const DECADES = 40, LEFT_MAX = 280, BOTTOM = 38, TOP = 18, SAMPLES = 256;
+const STATE = { [NONE]: 'not recorded', [EQUAL]: 'equal, bit for bit', [LEFT_OUT]: 'differs, but does not count', [GAP]: 'unknown: its record was lost', [DIFFERS]: 'differs, by how much is not known',
   [ONE_SIDE]: 'recorded in one run only', [NOT_FINITE]: 'differs: NaN or infinity' };
 const pixel = (/** @type {number[]} */ [r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
 const isValue = (/** @type {number} */ code) => code >= VALUES && code < NOT_FINITE;
@@ -144,7 +144,7 @@ class Heatmap {
       const at = i / (SAMPLES - 1) * (stops.length - 1), k = Math.min(stops.length - 2, Math.floor(at));
       return pixel([0, 1, 2].map(j => Math.round(stops[k][j] + (stops[k + 1][j] - stops[k][j]) * (at - k))));
     });
-    const ink = { none: pixel(rgb(css('--none'))), hatch: pixel(rgb(css('--hatch'))), equal: pixel(rgb(css('--equal'))), mid: ramp[SAMPLES / 2],
+    const ink = { none: pixel(rgb(css('--none'))), hatch: pixel(rgb(css('--hatch'))), equal: pixel(rgb(css('--equal'))), mid: ramp[SAMPLES / 2], unmeasured: pixel(rgb(css('--unmeasured'))),
       far: ramp[SAMPLES - 1], paper: pixel(rgb(css('--bg'))) };
     const pen = new Uint32Array(65536);
     for (let code = VALUES; code < NOT_FINITE; code++) {
@@ -188,8 +188,9 @@ class Heatmap {
     const a = Math.floor(x / s), b = Math.floor(y / s);
     switch (state) {
       case EQUAL: return ink.equal;
+      case LEFT_OUT: return b % 4 === 0 ? ink.hatch : ink.equal;                                 // level stripes
       case GAP: return (a + b) % 6 === 0 || (a - b + 6000000) % 6 === 0 ? ink.hatch : ink.none; // crossed
-      case DIFFERS: return a % 4 === 0 && b % 4 === 0 ? ink.paper : ink.mid;                     // dotted
+      case DIFFERS: return a % 4 === 0 && b % 4 === 0 ? ink.paper : ink.unmeasured;              // dotted
       case ONE_SIDE: return a % 4 < 2 ? ink.mid : ink.equal;                                    // upright stripes
       case NOT_FINITE: return (a >> 2) + (b >> 2) & 1 ? ink.far : ink.paper;                    // chequered
       default: return (a + b) % 6 === 0 ? ink.hatch : ink.none;                                 // hatched
@@ -252,15 +253,31 @@ class Heatmap {
     c.textAlign = 'right';
     c.textBaseline = 'middle';
     c.font = 11 * dpr + 'px system-ui, -apple-system, sans-serif';
+    const group = this.head.group, wide = group ? this.drawGroups(c, group) : 0;
+    c.textAlign = 'right';
+    c.fillStyle = css('--fg');
     for (let r = v.r; r < v.r + v.nr; r += step) {
       const at = this.rectOf(v.c, r);
-      c.fillStyle = css('--fg');
-      c.fillText(this.fit(c, this.head.row[r], x - 10 * dpr), x - 6 * dpr, Math.max(at.y + at.h / 2, y + 5 * dpr));
+      c.fillText(this.fit(c, this.head.row[r], x - wide - 12 * dpr), x - 7 * dpr, Math.max(at.y + at.h / 2, y + 5 * dpr));
     }
-    const group = this.head.group;
+  }
+
+  /** The groups' names at the left edge, each at its first row, with a line above. Returns the room that they take. */
+  drawGroups(/** @type {CanvasRenderingContext2D} */ c, /** @type {string[]} */ group) {
+    const { dpr, x, y } = this.area, v = this.view;
+    const widest = Math.max(...[...new Set(group.slice(v.r, v.r + v.nr))].slice(0, 200).map(g => c.measureText(g).width)), wide = Math.min(x * 0.5, widest + 8 * dpr);
+    let free = 0; // below the name before
+    c.textAlign = 'left';
     c.fillStyle = css('--soft');
-    for (let r = v.r + 1; group && r < v.r + v.nr; r++)
-      if (group[r] !== group[r - 1]) c.fillRect(x - 6 * dpr, this.rectOf(v.c, r).y - 1, 6 * dpr, 1);
+    for (let r = v.r; r < v.r + v.nr; r++) {
+      if (r > v.r && group[r] === group[r - 1]) continue;
+      const top = this.rectOf(v.c, r).y, mid = Math.max(top + 7 * dpr, y + 5 * dpr);
+      if (r > v.r) c.fillRect(0, top, x - 1, 1);
+      if (mid - 6 * dpr < free) continue;
+      c.fillText(this.fit(c, group[r], wide - 4 * dpr), 0, mid);
+      free = mid + 6 * dpr;
+    }
+    return wide;
   }
 
   fit(/** @type {CanvasRenderingContext2D} */ c, /** @type {string} */ text, /** @type {number} */ room) {
@@ -328,7 +345,7 @@ class Heatmap {
       c.putImageData(image, 0, 0);
       return canvas;
     };
-    for (const state of [EQUAL, DIFFERS, ONE_SIDE, NOT_FINITE, GAP, NONE])
+    for (const state of [EQUAL, DIFFERS, ONE_SIDE, NOT_FINITE, LEFT_OUT, GAP, NONE])
       if (this.seen[state])
         parts.push(element('span', {}, swatch(22, (x, y) => this.pattern(state, x, y)), `${/** @type {any} */ (STATE)[state]}: ${count(this.seen[state])}`));
     if (this.values) {

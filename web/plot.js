@@ -2,6 +2,7 @@
 // @ts-check
 /* Series over a common x, by uPlot; around it a legend of buttons, and a read-out for keyboard and screen reader. */
 
+const HEIGHT = 240;
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]]; // with the seven colours, no two of 28 lines look alike
 
 class Plot {
@@ -14,8 +15,9 @@ class Plot {
     this.place = place;
     this.head = head;
     this.at = -1;
+    /** For uPlot null breaks a line, and undefined does not. */
     const clean = (/** @type {Float64Array} */ a, /** @type {boolean} */ log) =>
-      Array.from(a, y => Number.isFinite(y) && !(log && y <= 0) ? y : null);
+      Array.from(a, y => Number.isFinite(y) && !(log && y <= 0) ? y : head.join && Number.isNaN(y) ? undefined : null);
     this.x = clean(next(Float64Array, head.count), head.logX);
     /** uPlot's columns; of each of our series the place of its line, and of its interval's two ends. */
     this.columns = [this.x];
@@ -28,7 +30,7 @@ class Plot {
       return line;
     });
     this.canvasPlace = element('div', { tabindex: '0', role: 'application', 'aria-roledescription': 'plot',
-      'aria-label': `${head.title} ${head.yName} over ${head.xName}, ${this.lines.length} series. Arrow keys read it out.` });
+      'aria-label': `${head.title} ${head.yName} over ${head.xName}, ${this.lines.length} series. Arrow keys read it out, Escape shows all.` });
     this.readout = element('p', { class: 'readout', role: 'status' });
     this.legend = element('div', { class: 'legend' });
     place.append(this.canvasPlace, this.readout, this.legend);
@@ -53,11 +55,11 @@ class Plot {
         series[end] = { stroke: 'transparent', width: 0, points: { show: false } };
     }
     return /** @type {any} */ ({
-      width: this.width(), height: 280, series, legend: { show: false },
+      width: this.width(), height: HEIGHT, series, legend: { show: false },
       scales: { x: { time: false, distr: head.logX ? 3 : 1, range: this.pad(head.logX, head.style === 'points') },
         y: { distr: head.logY ? 3 : 1, range: head.logY ? undefined : (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => self.rangeY(lo, hi) } },
       axes: [{ ...axis, size: 36, labelSize: 22, label: head.xName, ...(few ? { splits: () => self.x, filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(x => x === null ? '' : number(x)) },
-        { ...axis, label: head.yName, size: 64, labelSize: 22, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(y => y === null ? '' : number(y)) }],
+        { ...axis, ...(head.logY ? { splits: (/** @type {any} */ u) => self.decades(u), filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), label: head.yName, size: 64, labelSize: 22, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(y => y === null ? '' : number(y)) }],
       bands: head.style === 'fan' ? this.lines.filter((/** @type {any} */ l) => l.low).map((/** @type {any} */ l) => ({ series: [l.high, l.low], fill: () => self.colour(l.number) + '38' })) : [],
       cursor: { drag: { x: true, y: false }, points: { size: 7 } },
       hooks: { draw: [(/** @type {any} */ u) => self.drawOver(u)], setCursor: [(/** @type {any} */ u) => self.say(u.cursor.idx ?? -1)] },
@@ -77,6 +79,12 @@ class Plot {
     if (this.head.fromZero) return hi > 0 ? [Math.min(0, lo), hi * 1.06] : [lo * 1.06, 0];
     const room = (hi - lo) * 0.06 || Math.abs(hi) * 0.05 || 1;
     return [lo - room, hi + room];
+  }
+
+  /** Of a logarithmic axis the powers of ten, at most eight of them. */
+  decades(/** @type {any} */ u) {
+    const low = Math.floor(Math.log10(u.scales.y.min)), high = Math.ceil(Math.log10(u.scales.y.max)), by = Math.ceil((high - low) / 8) || 1;
+    return Array.from({ length: Math.floor((high - low) / by) + 1 }, (_, i) => +`1e${low + i * by}`);
   }
 
   width() { return Math.max(240, this.place.clientWidth); }
@@ -142,7 +150,7 @@ class Plot {
     c.beginPath();
     for (let i = 0; i < this.x.length; i++) {
       const low = this.columns[line.low][i], high = this.columns[line.high][i];
-      if (low === null || high === null || this.x[i] === null) continue;
+      if (low == null || high == null || this.x[i] == null) continue;
       const x = u.valToPos(this.x[i], 'x', true), y0 = u.valToPos(low, 'y', true), y1 = u.valToPos(high, 'y', true), cap = 4 * dpr;
       c.moveTo(x, y0); c.lineTo(x, y1);
       c.moveTo(x - cap, y0); c.lineTo(x + cap, y0);
@@ -154,13 +162,13 @@ class Plot {
   say(/** @type {number} */ i) {
     this.at = i;
     if (i < 0 || this.x[i] === null) {
-      this.readout.textContent = 'Point at it, or focus it and use the arrow keys; drag to zoom, double-click to see all.';
+      this.readout.textContent = '';
       return;
     }
     const shown = this.lines.filter((/** @type {any} */ l) => this.u.series[l.index].show);
     const values = shown.slice(0, 8).map((/** @type {any} */ l) => {
       const y = this.columns[l.index][i], low = l.low && this.columns[l.low][i], high = l.low && this.columns[l.high][i];
-      return `${l.name} ${y === null ? 'not known' : number(y, 6)}${l.low && low !== null && high !== null ? ` (${number(low)} to ${number(high)})` : ''}`;
+      return `${l.name} ${y == null ? 'not known' : number(y, 6)}${l.low && low != null && high != null ? ` (${number(low)} to ${number(high)})` : ''}`;
     });
     this.readout.textContent = `${this.head.xName} ${number(/** @type {number} */ (this.x[i]), 9)}: ${values.join(' · ')}${shown.length > 8 ? ' · …' : ''}`;
   }
@@ -183,7 +191,7 @@ class Plot {
   }
 
   resize() {
-    if (this.u.width !== this.width()) this.u.setSize({ width: this.width(), height: 280 });
+    if (this.u.width !== this.width()) this.u.setSize({ width: this.width(), height: HEIGHT });
     this.drawSwatches();
   }
 

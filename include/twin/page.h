@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <twin/compare.h>
 #include <twin/error.h>
+#include <twin/field.h>
 
 struct twin_page;
 
@@ -76,25 +77,11 @@ struct twin_page_plot {
     bool from_zero;               /* the y axis begins at 0 */
     const double *x; size_t count; /* ascending */
     const struct twin_page_series *series; size_t series_count; /* at most 64 are drawn; the page says how many there are */
+    bool join;                    /* lines go on across NaN; an infinite y breaks them */
     const char *nan_name; /* what a NaN in y means, said beside the picture; NULL: nothing is said */
     double mark; const char *mark_name; /* a line across at this x; NULL: none */
 };
 void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot);
-
-/* A cell of a heatmap: a state, or between TWIN_CELL_VALUES and TWIN_CELL_NOT_FINITE a positive number on a logarithmic scale
- * (twin_cell_of). Where cells are too small to be drawn each, the largest code of those that share a pixel is. */
-enum {
-    TWIN_CELL_NONE,       /* nothing recorded here */
-    TWIN_CELL_EQUAL,      /* bit for bit */
-    TWIN_CELL_GAP,        /* something was recorded and is lost: unknown */
-    TWIN_CELL_DIFFERS,    /* by an amount that is not known */
-    TWIN_CELL_ONE_SIDE,   /* recorded in one run only */
-    TWIN_CELL_VALUES = 16,
-    TWIN_CELL_NOT_FINITE = 65535 /* NaN or infinity in one of them */
-};
-/* 10^-40 to 10^+40 with a relative error below 0.15%; what lies outside becomes the nearest end. NaN and x <= 0: TWIN_CELL_DIFFERS. */
-uint16_t twin_cell_of(double x);
-double twin_cell_value(uint16_t cell); /* NaN for a state */
 
 struct twin_page_heatmap {
     const char *question, *caption;
@@ -102,7 +89,7 @@ struct twin_page_heatmap {
     const char *column_name;                     /* "step": before a column's number */
     const uint32_t *column; size_t columns;      /* the columns' numbers, ascending */
     const char *const *row, *const *group; size_t rows; /* group: rows of one group stand together and are named by it; NULL: none */
-    const uint16_t *cell;                        /* row after row */
+    const uint16_t *cell;                        /* row after row; codes: twin/field.h */
     size_t mark_row, mark_column; const char *mark_name; /* the cell to look at first; NULL: none */
 };
 void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map);

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <twin/compare.h>
 #include <twin/error.h>
+#include <twin/field.h>
+#include <twin/page.h>
 #include <twin/run.h>
 
 /* A known case that looks like this divergence: a hint, no proof. All strings borrowed. */
@@ -48,6 +50,19 @@ int twin_report_github(const struct twin_report *r, char **out, struct twin_erro
 
 /* Markdown for GitHub's job summary: the verdict as a table, the whole text folded away. What a job made is only ever code in it. */
 int twin_report_summary(const struct twin_report *r, char **out, struct twin_error *err);
+
+/* What a page's pictures are made from; each may be NULL. */
+struct twin_report_pictures {
+    const struct twin_field *field;       /* of runs 0 and `other` */
+    size_t other;
+    const struct twin_class_tree *tree;   /* of all runs */
+    const struct twin_curves *curves;     /* of all runs */
+    const struct twin_page_plot *times;   /* how long steps took */
+};
+/* The verdict as a page; twin_page_finish tells of failures. NULL: no memory. */
+struct twin_page *twin_report_page(const struct twin_report *r, const struct twin_report_pictures *pictures);
+/* Index of the run outside the reference's class that the first finding is from; 1 when all are in it. */
+size_t twin_report_other(const struct twin_verdict *v);
 
 /* The exit code that belongs to an outcome: 0 same and within-tolerance, 1 differ, 2 error, 3 inconclusive. */
 int twin_report_exit_code(enum twin_verdict_outcome o);

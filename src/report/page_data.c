@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SERIES_DRAWN = 64, DECADES = 40 };
+enum { SERIES_DRAWN = 64 };
 
 /* ---- a block: u32 length of the header, a header in JSON, padded so that what follows begins at a multiple of 8, arrays */
 
@@ -134,7 +134,7 @@ static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot,
         }
     if (plot->series_count > drawn)
         twin_page_small(p, "The first %zu of %zu series are drawn.", drawn, plot->series_count);
-    if (infinite)
+    if (infinite && !plot->join)
         twin_page_small(p, "%zu infinite value%s cannot be drawn.", infinite, infinite == 1 ? "" : "s");
     if (below)
         twin_page_small(p, "%zu value%s of 0 or below ha%s no place on this logarithmic axis.", below, below == 1 ? "" : "s", below == 1 ? "s" : "ve");
@@ -153,8 +153,8 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
     say(&k, "xName", plot->x_name);
     say(&k, "yName", plot->y_name);
     say_number(&k, "count", (double)plot->count);
-    tw_buf_printf(&k.head, ",\"logX\":%s,\"logY\":%s,\"fromZero\":%s", plot->log_x ? "true" : "false", plot->log_y ? "true" : "false",
-                  plot->from_zero ? "true" : "false");
+    tw_buf_printf(&k.head, ",\"logX\":%s,\"logY\":%s,\"fromZero\":%s,\"join\":%s", plot->log_x ? "true" : "false", plot->log_y ? "true" : "false",
+                  plot->from_zero ? "true" : "false", plot->join ? "true" : "false");
     if (plot->mark_name) {
         say_number(&k, "mark", plot->mark);
         say(&k, "markName", plot->mark_name);
@@ -165,20 +165,6 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
 }
 
 /* ---- heatmaps */
-
-uint16_t twin_cell_of(double x)
-{
-    if (!(x > 0))
-        return TWIN_CELL_DIFFERS;
-    const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES, at = (log10(x) + DECADES) / (2 * DECADES) * top;
-    return (uint16_t)(TWIN_CELL_VALUES + lrint(fmin(fmax(at, 0), top)));
-}
-
-double twin_cell_value(uint16_t cell)
-{
-    const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES;
-    return cell < TWIN_CELL_VALUES || cell == TWIN_CELL_NOT_FINITE ? NAN : pow(10, (cell - TWIN_CELL_VALUES) / top * (2 * DECADES) - DECADES);
-}
 
 void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
 {

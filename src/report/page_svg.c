@@ -86,7 +86,7 @@ void twin_page_histogram(struct twin_page *p, const struct twin_page_histogram *
             one_set(p, h, &b, &h->set[i]);
         tw_buf_puts(&p->body, "<div class=\"set axis\"><span></span><div>");
         for (int i = 0; i <= 4; i++)
-            tw_buf_printf(&p->body, "<span>%.3g</span>", edge(&b, i / 4.0));
+            tw_buf_printf(&p->body, "<span>%.2g</span>", edge(&b, i / 4.0));
         tw_buf_puts(&p->body, "</div><small></small></div>\n");
         tw_html_element(&p->body, "p", "soft axisname", h->x_name);
     }

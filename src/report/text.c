@@ -283,34 +283,6 @@ static void bound(struct page *p, const struct twin_verdict *v)
     paragraph(p, "", &b);
 }
 
-/* A run as the commands accept it: the first 8 digits of its id. */
-static const char *run_name(const struct twin_report *r, size_t index, char out[16])
-{
-    snprintf(out, 16, "%.8s", index < r->run_count && r->runs[index]->id ? r->runs[index]->id : "last");
-    return out;
-}
-
-/* Index of the run that the first finding was seen in: the first one outside the reference's class. */
-static size_t other_run(const struct twin_verdict *v)
-{
-    if (v->against)
-        return 0;
-    for (size_t r = 1; r < v->runs; r++) {
-        bool with_reference = false;
-        for (size_t i = 0; i < v->class_count; i++) {
-            bool has_0 = false, has_r = false;
-            for (size_t k = 0; k < v->classes[i].members; k++) {
-                has_0 |= v->classes[i].runs[k] == 0;
-                has_r |= v->classes[i].runs[k] == r;
-            }
-            with_reference |= has_0 && has_r;
-        }
-        if (!with_reference)
-            return r;
-    }
-    return 1;
-}
-
 /* A command is not wrapped, so that it can be copied; what it is good for stands behind it where there is room. */
 static void suggest(struct page *p, bool *said, struct tw_buf *command, const char *why)
 {
@@ -341,40 +313,10 @@ static void hint(struct page *p, const struct twin_report *r)
 
 static void next(struct page *p, const struct twin_report *r)
 {
-    const struct twin_verdict *v = r->verdict;
-    struct tw_buf b = {0};
-    char x[16], y[16];
+    struct tw_next n[TW_NEXT_MAX];
     bool said = false;
-    if (v->outcome == TWIN_DIFFER && v->first && tw_is_record(v->first)) {
-        tw_buf_printf(&b, "twinrun show %s --step %u", run_name(r, other_run(v), y), v->first->step_b);
-        suggest(p, &said, &b, "every record of that step");
-        if (r->can_zoom && r->run_count > 1) {
-            tw_buf_printf(&b, "twinrun zoom %s %s", run_name(r, 0, x), run_name(r, other_run(v), y));
-            suggest(p, &said, &b, "name the operation");
-        } else if (r->command && v->runs < 10 && !r->can_isolate && !v->against) {
-            tw_buf_puts(&b, "twinrun check --all --runs 10 -- ");
-            tw_say_safe(&b, r->command, 400);
-            suggest(p, &said, &b, "how often?");
-        }
-    } else if (v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED) {
-        tw_buf_printf(&b, "twinrun show %s", run_name(r, v->outcome == TWIN_FAILED ? 0 : other_run(v), y));
-        suggest(p, &said, &b, "how it ended, what it printed, its processes");
-    } else if (v->outcome == TWIN_INCONCLUSIVE && (v->runs > 1 || v->against)) {
-        tw_buf_puts(&b, "twinrun doctor");
-        suggest(p, &said, &b, "what can be seen here, and why not more");
-    }
-    if (v->outcome == TWIN_DIFFER && v->against && v->against->path && r->command && !r->can_isolate) {
-        tw_buf_puts(&b, "twinrun check --save-baseline ");
-        tw_say_safe(&b, v->against->path, 200);
-        tw_buf_puts(&b, " -- ");
-        tw_say_safe(&b, r->command, 400);
-        suggest(p, &said, &b, "if the change is meant");
-    }
-    if (v->outcome == TWIN_DIFFER && r->can_isolate && r->command) {
-        tw_buf_puts(&b, "twinrun isolate -- ");
-        tw_say_safe(&b, r->command, 400);
-        suggest(p, &said, &b, "why?");
-    }
+    for (size_t i = 0, count = tw_report_next(r, n); i < count; i++)
+        suggest(p, &said, &n[i].command, n[i].why);
 }
 
 static void outcome_word(struct page *p, const struct twin_verdict *v)

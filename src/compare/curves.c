@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs recorded as single numbers, step by step, and the norms of gradients and weights: for plots. */
+#include "internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <twin/field.h>
+
+enum { CURVES = 512 };                        /* more names than anybody could look at are left out */
+#define STEPS_MAX (UINT64_C(1) << 20)
+#define BYTES_MAX (UINT64_C(512) << 20)
+
+struct growing { struct twin_curve c; uint32_t *n; size_t step_room; uint32_t series; bool norm; };
+
+struct reading {
+    struct tw_proc *proc;
+    size_t run;
+    struct growing *g;
+    size_t count, room;
+    size_t from;      /* curves of this process begin here */
+    struct tw_cmp *cmp;
+};
+
+static bool kind_of(const struct twin_series *s, enum twin_curve_kind *kind)
+{
+    switch (s->kind) {
+    case TWIN_KIND_LOSS: *kind = TWIN_CURVE_LOSS; return true;
+    case TWIN_KIND_VALUE: *kind = TWIN_CURVE_VALUE; return true;
+    case TWIN_KIND_HYPER: *kind = TWIN_CURVE_HYPER; return true;
+    case TWIN_KIND_GRADIENT: *kind = TWIN_CURVE_GRADIENT; return true;
+    case TWIN_KIND_WEIGHT: *kind = TWIN_CURVE_WEIGHT; return s->phase == TWIN_PHASE_OPTIMIZER;
+    default: return false;
+    }
+}
+
+/* The curve that a record belongs to; NULL: too many, or no memory. */
+static struct growing *curve_of(struct reading *r, const struct twin_trace_record *t, const struct twin_series *s, enum twin_curve_kind kind)
+{
+    const bool norm = kind == TWIN_CURVE_GRADIENT || kind == TWIN_CURVE_WEIGHT;
+    for (size_t i = r->from; i < r->count; i++)
+        if (norm ? r->g[i].c.kind == kind : r->g[i].series == t->series)
+            return &r->g[i];
+    const char *name = norm ? "" : twin_trace_string(r->proc->trace, s->name);
+    for (size_t i = r->from; !norm && i < r->count; i++) /* the same seen from another line */
+        if (r->g[i].c.kind == kind && strcmp(r->g[i].c.name, name) == 0)
+            return &r->g[i];
+    if (r->count >= CURVES || !tw_cmp_room(r->cmp, &r->g, r->count, &r->room, sizeof *r->g))
+        return NULL;
+    char *copy = tw_cmp_copy(r->cmp, name);
+    if (!copy)
+        return NULL;
+    r->g[r->count] = (struct growing){.c = {.kind = kind, .name = copy, .run = r->run, .rank = r->proc->rank}, .series = t->series, .norm = norm};
+    return &r->g[r->count++];
+}
+
+static bool reach(struct reading *r, struct growing *g, uint32_t step)
+{
+    while (g->c.steps <= step) {
+        size_t room = g->step_room;
+        if (!tw_cmp_room(r->cmp, &g->c.y, g->c.steps, &room, sizeof *g->c.y) || !tw_cmp_room(r->cmp, &g->n, g->c.steps, &g->step_room, sizeof *g->n))
+            return false;
+        g->c.y[g->c.steps] = 0;
+        g->n[g->c.steps++] = 0;
+    }
+    return true;
+}
+
+static int take(void *user, const struct twin_trace_record *t)
+{
+    struct reading *r = user;
+    const struct twin_series *s = twin_trace_series(r->proc->trace, t->series);
+    const struct twin_stats *x = &t->stats;
+    enum twin_curve_kind kind;
+    if (!(t->flags & TWIN_REC_STATS) || t->step >= STEPS_MAX || !kind_of(s, &kind))
+        return 0;
+    const bool norm = kind == TWIN_CURVE_GRADIENT || kind == TWIN_CURVE_WEIGHT, bad = x->nan | x->pos_inf | x->neg_inf;
+    if (!norm && x->count != 1)
+        return 0;
+    struct growing *g = curve_of(r, t, s, kind);
+    if (!g || !reach(r, g, t->step))
+        return r->cmp->oom ? TWIN_ENOMEM : 0;
+    g->c.not_finite += bad;
+    g->c.y[t->step] += bad ? NAN : norm ? x->sumsq : x->sum;
+    g->n[t->step]++;
+    return 0;
+}
+
+static void finish(struct growing *g)
+{
+    for (size_t i = 0; i < g->c.steps; i++)
+        g->c.y[i] = g->n[i] == 0 ? NAN : g->norm ? sqrt(g->c.y[i]) : g->c.y[i] / g->n[i];
+    tw_free(g->n);
+    g->n = NULL;
+}
+
+static int by_name(const void *x, const void *y)
+{
+    const struct twin_curve *a = x, *b = y;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    int c = strcmp(a->name, b->name);
+    return c ? c : a->run != b->run ? (a->run < b->run ? -1 : 1) : a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static int read_run(struct reading *r, const struct twin_run *run, uint64_t *budget, struct twin_curves *out, struct twin_error *err)
+{
+    struct tw_side side;
+    int rc = tw_side_open(r->cmp, run, r->run, &side, err);
+    for (size_t i = 0; rc == 0 && i < side.count; i++) {
+        r->proc = &side.proc[i];
+        if (!tw_starts(tw_proc_role(r->proc), "main") || r->proc->info->steps == 0)
+            continue;
+        if (r->proc->info->file_bytes > *budget) {
+            out->unread++;
+            continue;
+        }
+        *budget -= r->proc->info->file_bytes;
+        r->from = r->count;
+        rc = twin_trace_walk(r->proc->trace, take, NULL, r, NULL);
+        out->unread += rc != 0 && rc != TWIN_ENOMEM;
+        rc = rc == TWIN_ENOMEM ? rc : 0;
+        for (size_t k = r->from; k < r->count; k++)
+            finish(&r->g[k]);
+    }
+    tw_side_close(&side);
+    return rc;
+}
+
+int twin_compare_curves(const struct twin_run *const *runs, size_t n, struct twin_curves *out, struct twin_error *err)
+{
+    static const struct twin_compare_options none;
+    struct tw_cmp c = {.o = &none, .quick = true};
+    struct reading r = {.cmp = &c};
+    uint64_t budget = BYTES_MAX;
+    int rc = 0;
+    *out = (struct twin_curves){0};
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        r.run = i;
+        rc = read_run(&r, runs[i], &budget, out, err);
+    }
+    out->curve = rc == 0 ? tw_calloc(r.count + 1, sizeof *out->curve) : NULL;
+    for (size_t i = 0; i < r.count; i++)
+        if (out->curve && !c.oom) {
+            out->curve[out->count++] = r.g[i].c;
+        } else {
+            tw_free(r.g[i].c.name);
+            tw_free(r.g[i].c.y);
+            tw_free(r.g[i].n);
+        }
+    if (out->count)
+        qsort(out->curve, out->count, sizeof *out->curve, by_name);
+    if (rc == 0 && (c.oom || !out->curve))
+        rc = TWIN_ENOMEM;
+    if (rc != 0)
+        twin_curves_free(out);
+    tw_free(r.g);
+    tw_cmp_close(&c, TWIN_EINVAL, NULL); /* there is no verdict to hand over */
+    return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading what runs recorded") : rc;
+}
+
+void twin_curves_free(struct twin_curves *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        tw_free(c->curve[i].name);
+        tw_free(c->curve[i].y);
+    }
+    tw_free(c->curve);
+    *c = (struct twin_curves){0};
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The page of a verdict. Its first screen answers: are they the same; if not, where do they part, and what next. */
+#include "page.h"
+#include "verdict_page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LISTED = 20 };
+
+/* Takes text's contents. */
+static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
+{
+    if (text->failed)
+        p->body.failed = text->failed;
+    else if (text->len)
+        twin_page_fact(p, name, "%s", text->data);
+    tw_buf_free(text);
+}
+
+static void head(struct twin_page *p, const struct twin_report *r)
+{
+    static const struct { enum twin_mood mood; const char *word; } shown[] = {
+        [TWIN_SAME] = {TWIN_MOOD_CLEAN, "SAME"}, [TWIN_WITHIN_TOLERANCE] = {TWIN_MOOD_CLEAN, "WITHIN TOLERANCE"}, [TWIN_DIFFER] = {TWIN_MOOD_FOUND, "DIFFER"},
+        [TWIN_INCONCLUSIVE] = {TWIN_MOOD_OPEN, "INCONCLUSIVE"}, [TWIN_FAILED] = {TWIN_MOOD_TROUBLE, "ERROR"},
+    };
+    const struct twin_verdict *v = r->verdict;
+    struct tw_buf sentence = {0}, about = {0};
+    const bool alone = v->runs < 2 && !v->against && v->outcome == TWIN_INCONCLUSIVE;
+    tw_buf_puts(&sentence, v->outcome == TWIN_SAME ? "The runs are the same: " : v->outcome == TWIN_DIFFER ? "The runs differ " : "");
+    if (alone)
+        tw_buf_puts(&sentence, "What the run recorded; whether it repeats itself, one run alone cannot say");
+    else
+        tw_say_headline(&sentence, v);
+    if (sentence.len && sentence.data[0] >= 'a' && sentence.data[0] <= 'z')
+        sentence.data[0] = (char)(sentence.data[0] - 'a' + 'A');
+    tw_buf_printf(&about, "twinrun %s, %zu run%s", r->verb ? r->verb : "check", v->runs, v->runs == 1 ? "" : "s");
+    if (r->command)
+        tw_buf_printf(&about, ": %s", r->command);
+    if (sentence.failed || about.failed)
+        p->body.failed = TWIN_ENOMEM;
+    else
+        twin_page_verdict(p, shown[v->outcome].mood, alone ? "ONE RUN" : shown[v->outcome].word, sentence.data, about.data);
+    tw_buf_free(&sentence);
+    tw_buf_free(&about);
+}
+
+static void source(struct twin_page *p, const struct twin_finding *f)
+{
+    size_t n = strcspn(f->site, "\n");
+    twin_page_fact(p, "Operation", "%s", f->op);
+    if (n)
+        twin_page_fact(p, "Source line", "%.*s", (int)(n < 400 ? n : 400), f->site);
+    if (f->site[n] == '\n' && f->site[n + 1])
+        twin_page_fact(p, "Called from", "%.*s", (int)strcspn(f->site + n + 1, "\n"), f->site + n + 1);
+}
+
+static void also(struct twin_page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    for (size_t i = 1; i < v->origin_count && i < 4; i++) {
+        tw_buf_puts(&b, i > 1 ? "; " : "");
+        if (v->origins[i].rank != v->first->rank)
+            tw_buf_printf(&b, "rank %d ", v->origins[i].rank);
+        tw_say_what(&b, &v->origins[i]);
+    }
+    if (v->origin_count > 4)
+        tw_buf_printf(&b, "; %zu more", v->origin_count - 4);
+    fact_of(p, "Also there", &b);
+}
+
+static void first(struct twin_page *p, const struct twin_verdict *v)
+{
+    const struct twin_finding *f = v->first;
+    struct tw_buf b = {0};
+    twin_page_facts(p, "First divergence");
+    tw_say_place(&b, f, true);
+    fact_of(p, "Where", &b);
+    if (tw_is_record(f)) {
+        if (f->role == TWIN_ORIGIN)
+            twin_page_fact(p, "Role", "origin: what went into it was equal, what came out was not");
+        else if (f->role == TWIN_CARRIER)
+            twin_page_fact(p, "Role", "carrier: what went into it differed already");
+        source(p, f);
+        tw_say_size(&b, f);
+        fact_of(p, "Size", &b);
+        twin_page_fact(p, "How", "%s", f->text);
+        twin_page_fact(p, "Equal before", "%s", v->equal_before);
+        also(p, v);
+        tw_say_onsets(&b, v);
+        fact_of(p, "Then", &b);
+        if (isfinite(v->drift_per_step))
+            twin_page_fact(p, "Drift", "x%.3g per step", v->drift_per_step);
+    }
+    twin_page_fact(p, "NaN", "%s", v->nonfinite);
+    if (v->differing && v->runs > 2)
+        twin_page_fact(p, "How often", "%zu of %zu comparisons part: %.0f%% (95%% interval %.0f%% to %.0f%%)", v->differing, v->comparisons, 100 * v->rate,
+                       100 * v->rate_low, 100 * v->rate_high);
+    twin_page_facts_end(p);
+}
+
+/* Without a first divergence: how far what was seen carries. */
+static void reach(struct twin_page *p, const struct twin_verdict *v)
+{
+    twin_page_facts(p, "");
+    if (v->comparisons && !v->against && v->outcome == TWIN_SAME)
+        twin_page_fact(p, "How sure", "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs (%.0f%% confidence); more runs bring that bound down",
+                       v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper, 100 * v->confidence);
+    twin_page_fact(p, "NaN", "%s", v->nonfinite);
+    for (size_t i = 0; v->outcome == TWIN_INCONCLUSIVE && i < v->unseen_count && i < LISTED; i++)
+        twin_page_fact(p, i ? "" : "Not seen", "%s", v->unseen[i]);
+    twin_page_facts_end(p);
+}
+
+static void against(struct twin_page *p, const struct twin_against *a)
+{
+    struct tw_buf b = {0};
+    twin_page_facts(p, "Held against a baseline");
+    tw_say_against(&b, a);
+    fact_of(p, "Baseline", &b);
+    tw_say_world(&b, a, LISTED);
+    fact_of(p, "World", &b);
+    twin_page_facts_end(p);
+}
+
+static void next(struct twin_page *p, const struct twin_report *r)
+{
+    struct tw_next n[TW_NEXT_MAX];
+    size_t count = tw_report_next(r, n);
+    if (count)
+        twin_page_heading(p, "What next?");
+    for (size_t i = 0; i < count; i++) {
+        twin_page_small(p, "%s", n[i].why);
+        if (n[i].command.failed)
+            p->body.failed = n[i].command.failed;
+        else
+            twin_page_code(p, n[i].command.data);
+        tw_buf_free(&n[i].command);
+    }
+}
+
+static void findings(struct twin_page *p, const char *title, const char *small, const struct twin_finding *f, size_t count)
+{
+    static const char *const columns[] = {"Where", "How", NULL};
+    if (count == 0)
+        return;
+    twin_page_heading(p, title);
+    twin_page_small(p, "%s", small);
+    twin_page_table(p, columns, "tt");
+    for (size_t i = 0; i < count && i < 10 * LISTED; i++) {
+        struct tw_buf b = {0};
+        tw_say_place(&b, &f[i], true);
+        twin_page_cell(p, "%s", b.data && !b.failed ? b.data : "");
+        twin_page_cell(p, "%s", tw_is_record(&f[i]) ? f[i].text : "");
+        p->body.failed = p->body.failed ? p->body.failed : b.failed;
+        tw_buf_free(&b);
+    }
+    twin_page_table_end(p);
+}
+
+static void origins(struct twin_page *p, const struct twin_transplant *t)
+{
+    static const char *const columns[] = {"Origin", "Layer", "Steps that part", "of", "Rate", "95% interval", "First in step", NULL};
+    twin_page_heading(p, "Which operations part although their step began equal?");
+    twin_page_small(p, "%zu transplanted run%s (%s): every step was made to start as in the recorded run.", t->runs, t->runs == 1 ? "" : "s", twin_transplant_name(t->kind));
+    twin_page_table(p, columns, "t nnn n");
+    for (size_t i = 0; i < t->origin_count; i++) {
+        const struct twin_origin *o = &t->origin[i];
+        struct tw_buf b = {0};
+        tw_say_what(&b, o->finding);
+        twin_page_cell(p, "%s", b.data && !b.failed ? b.data : "");
+        twin_page_cell(p, "%s", o->finding->layer);
+        twin_page_cell(p, "%llu", (unsigned long long)o->steps_differing);
+        twin_page_cell(p, "%llu", (unsigned long long)o->steps);
+        twin_page_cell(p, "%.3g%%", 100 * o->rate);
+        twin_page_cell(p, "%.2g%% to %.2g%%", 100 * o->low, 100 * o->high);
+        twin_page_cell(p, "%u", o->finding->step_a);
+        p->body.failed = p->body.failed ? p->body.failed : b.failed;
+        tw_buf_free(&b);
+    }
+    twin_page_table_end(p);
+}
+
+static void runs(struct twin_page *p, const struct twin_report *r)
+{
+    static const char *const columns[] = {"Run", "Id", "Seconds", "Ended", NULL};
+    twin_page_fold(p, "The runs, and the verdict as text");
+    twin_page_table(p, columns, "n n ");
+    for (size_t i = 0; i < r->run_count; i++) {
+        const struct twin_run *x = r->runs[i];
+        twin_page_cell(p, "%zu", i + 1);
+        twin_page_cell(p, "%s", x->id ? x->id : "");
+        twin_page_cell(p, "%.2f", x->wall_s);
+        if (x->outcome == TWIN_RUN_STOPPED)
+            twin_page_cell(p, "ended by twinrun");
+        else if (x->signal)
+            twin_page_cell(p, "signal %d", x->signal);
+        else
+            twin_page_cell(p, "exit code %d", x->exit_code);
+    }
+    twin_page_table_end(p);
+    struct twin_report plain = *r;
+    char *text = NULL;
+    plain.color = false;
+    plain.width = 100;
+    if (twin_report_text(&plain, &text, NULL) == 0)
+        twin_page_code(p, text);
+    else
+        p->body.failed = TWIN_ENOMEM;
+    tw_free(text);
+    twin_page_unfold(p);
+}
+
+struct twin_page *twin_report_page(const struct twin_report *r, const struct twin_report_pictures *pictures)
+{
+    const struct twin_verdict *v = r->verdict;
+    struct twin_page *p = twin_page_open(twin_verdict_name(v->outcome));
+    if (!p)
+        return NULL;
+    head(p, r);
+    if (v->first)
+        first(p, v);
+    else
+        reach(p, v);
+    if (v->against)
+        against(p, v->against);
+    next(p, r);
+    for (size_t i = 0; i < r->hint_count; i++)
+        tw_page_hint(p, &r->hint[i], "no result of this comparison");
+    if (v->transplant)
+        origins(p, v->transplant);
+    tw_verdict_pictures(p, r, pictures);
+    findings(p, "What differs and does not matter", "Time stamps, file bytes around equal tensors and the like.", v->benign, v->benign_count);
+    if (v->note_count) {
+        twin_page_heading(p, "Notes");
+        twin_page_list(p, (const char *const *)v->notes, v->note_count);
+    }
+    runs(p, r);
+    return p;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pictures of a verdict: where runs differ and by how much, how that grows, which runs agree until when, what they recorded. */
+#include "page.h"
+#include "verdict_page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUPS = 16, CURVE_NAMES = 8, DRAWN_STEPS = 20000 };
+
+static void no_memory(struct twin_page *p)
+{
+    p->body.failed = TWIN_ENOMEM;
+}
+
+/* ---- groups of rows: what of a step they are */
+
+static const char *group_of(enum twin_phase phase, enum twin_kind kind)
+{
+    switch (kind) {
+    case TWIN_KIND_BATCH: return "batches";
+    case TWIN_KIND_INDICES: return "sample indices";
+    case TWIN_KIND_STATE: return "generator states";
+    case TWIN_KIND_WEIGHT: return phase == TWIN_PHASE_INIT ? "initial weights" : "weights";
+    case TWIN_KIND_ACTIVATION: return "activations";
+    case TWIN_KIND_LOSS: return "loss";
+    case TWIN_KIND_GRADIENT_LOCAL: return "local gradients";
+    case TWIN_KIND_GRADIENT: return "gradients";
+    case TWIN_KIND_MOMENT: return "optimizer state";
+    case TWIN_KIND_HYPER: return "hyperparameters";
+    case TWIN_KIND_VALUE: return "recorded values";
+    default: return phase == TWIN_PHASE_COLLECTIVE ? "collectives" : phase == TWIN_PHASE_KERNEL ? "operations" : "other";
+    }
+}
+
+static bool many_ranks(const struct twin_field *f)
+{
+    for (size_t i = 0; i < f->rows; i++)
+        if (f->row[i].rank != f->row[0].rank)
+            return true;
+    return false;
+}
+
+/* ---- the heatmap */
+
+static size_t column_of(const struct twin_field *f, uint32_t step)
+{
+    for (size_t i = 0; i < f->steps; i++)
+        if (f->step[i] == step)
+            return i;
+    return SIZE_MAX;
+}
+
+static size_t row_of(const struct twin_field *f, const struct twin_finding *x)
+{
+    for (size_t i = 0; i < f->rows; i++)
+        if (f->row[i].rank == x->rank && f->row[i].phase == x->phase && f->row[i].kind == x->kind && strcmp(f->row[i].name, x->name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+static void caption_of(struct tw_buf *b, const struct twin_field *f, const struct twin_report_pictures *x, bool differs)
+{
+    tw_buf_printf(b, "Run 1 and run %zu. A row is a tensor, in the order in which a step flows from data to weights; a column is a step. ", x->other + 1);
+    if (differs)
+        tw_buf_puts(b, "What parts alone in the first coloured column is where it begins; weights carry it into every later step.");
+    else
+        tw_buf_puts(b, "What is blank was compared and is equal, bit for bit.");
+    if (f->estimated)
+        tw_buf_puts(b, " Differences of whole tensors are estimated from sketches, to about 20%.");
+    if (f->steps < f->steps_all)
+        tw_buf_printf(b, " %zu of %llu steps are shown: evenly chosen, and each one around the first difference.", f->steps, (unsigned long long)f->steps_all);
+    if (f->rows < f->rows_all)
+        tw_buf_printf(b, " %zu of %zu tensors are shown, those that differ first.", f->rows, f->rows_all);
+}
+
+static void heatmap(struct twin_page *p, const struct twin_verdict *v, const struct twin_report_pictures *x)
+{
+    const struct twin_field *f = x->field;
+    const bool ranks = many_ranks(f), differs = v->first != NULL;
+    const char **name = tw_calloc(f->rows, sizeof *name), **group = tw_calloc(f->rows, sizeof *group);
+    char **owned = tw_calloc(f->rows, sizeof *owned);
+    struct tw_buf caption = {0};
+    caption_of(&caption, f, x, differs);
+    bool ok = name && group && owned && !caption.failed;
+    for (size_t i = 0; ok && i < f->rows; i++) {
+        name[i] = f->row[i].name;
+        group[i] = group_of(f->row[i].phase, f->row[i].kind);
+        if (ranks) {
+            group[i] = owned[i] = tw_printf("rank %d, %s", f->row[i].rank, group[i]);
+            ok = owned[i] != NULL;
+        }
+    }
+    if (ok) {
+        struct twin_page_heatmap map = {
+            .question = differs ? "Where do the runs differ, and by how much?" : "Was every tensor of every step seen to be equal?", .caption = caption.data,
+            .value_name = "relative difference", .column_name = "step", .column = f->step, .columns = f->steps, .row = name, .group = group, .rows = f->rows,
+            .cell = f->cell};
+        if (differs && tw_is_record(v->first) && column_of(f, v->first->step_a) != SIZE_MAX && row_of(f, v->first) != SIZE_MAX) {
+            map.mark_column = column_of(f, v->first->step_a);
+            map.mark_row = row_of(f, v->first);
+            map.mark_name = "First difference";
+        }
+        twin_page_heatmap(p, &map);
+    } else {
+        no_memory(p);
+    }
+    for (size_t i = 0; owned && i < f->rows; i++)
+        tw_free(owned[i]);
+    tw_free(owned);
+    tw_free(name);
+    tw_free(group);
+    tw_buf_free(&caption);
+}
+
+/* ---- the fan: of each group the median over its tensors, between the smallest and the largest */
+
+struct fan { const char *name[GROUPS]; double *y[GROUPS], *low[GROUPS], *high[GROUPS]; size_t count; };
+
+static int by_value(const void *x, const void *y)
+{
+    const double *a = x, *b = y;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* The groups that differ at all. */
+static void name_groups(const struct twin_field *f, struct fan *fan)
+{
+    for (size_t i = 0; i < f->rows; i++) {
+        const char *g = group_of(f->row[i].phase, f->row[i].kind);
+        bool known = !f->row[i].differs;
+        for (size_t k = 0; k < fan->count && !known; k++)
+            known = strcmp(fan->name[k], g) == 0;
+        if (!known && fan->count < GROUPS)
+            fan->name[fan->count++] = g;
+    }
+}
+
+static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, double *room)
+{
+    bool any = false;
+    for (size_t c = 0; c < f->steps; c++) {
+        size_t n = 0;
+        bool differs = false;
+        for (size_t r = 0; r < f->rows; r++) {
+            if (strcmp(group_of(f->row[r].phase, f->row[r].kind), fan->name[g]) != 0)
+                continue;
+            double x = twin_cell_value(f->cell[r * f->steps + c]);
+            differs |= f->cell[r * f->steps + c] >= TWIN_CELL_DIFFERS;
+            if (!isnan(x))
+                room[n++] = x;
+        }
+        /* no size is known: the line goes on if something differs there, and is broken where nothing does */
+        fan->y[g][c] = fan->low[g][c] = fan->high[g][c] = differs ? NAN : INFINITY;
+        if (n == 0)
+            continue;
+        qsort(room, n, sizeof *room, by_value);
+        fan->y[g][c] = n % 2 ? room[n / 2] : sqrt(room[n / 2 - 1] * room[n / 2]);
+        fan->low[g][c] = room[0];
+        fan->high[g][c] = room[n - 1];
+        any = true;
+    }
+    return any;
+}
+
+static void draw_fan(struct twin_page *p, const struct twin_verdict *v, const struct twin_field *f, const struct fan *fan, const bool *any)
+{
+    struct twin_page_series series[GROUPS];
+    double *x = tw_calloc(f->steps, sizeof *x);
+    size_t drawn = 0;
+    for (size_t i = 0; x && i < f->steps; i++)
+        x[i] = f->step[i];
+    for (size_t g = 0; g < fan->count; g++)
+        if (any[g])
+            series[drawn++] = (struct twin_page_series){fan->name[g], fan->y[g], fan->low[g], fan->high[g]};
+    if (!x)
+        no_memory(p);
+    else if (drawn)
+        twin_page_plot(p, &(struct twin_page_plot){
+                              .question = "Does the difference grow?",
+                              .caption = "Of each group the median tensor, and as an area the smallest to the largest. A straight rise is exponential growth: training "
+                                         "amplifies what began as rounding. A level line is a difference that stays what it was. Where there is no line, nothing differs.",
+                              .x_name = "step", .y_name = "relative difference", .style = TWIN_PAGE_FAN, .log_y = true, .join = true, .x = x, .count = f->steps, .series = series,
+                              .series_count = drawn, .mark = v->first ? v->first->step_a : 0,
+                              .mark_name = v->first && tw_is_record(v->first) ? "first difference" : NULL});
+    tw_free(x);
+}
+
+static void fan_plot(struct twin_page *p, const struct twin_verdict *v, const struct twin_field *f)
+{
+    struct fan fan = {.count = 0};
+    bool any[GROUPS] = {false}, ok = true;
+    double *room = tw_calloc(f->rows, sizeof *room);
+    name_groups(f, &fan);
+    for (size_t g = 0; g < fan.count; g++) {
+        fan.y[g] = tw_calloc(f->steps, sizeof(double));
+        fan.low[g] = tw_calloc(f->steps, sizeof(double));
+        fan.high[g] = tw_calloc(f->steps, sizeof(double));
+        ok &= room && fan.y[g] && fan.low[g] && fan.high[g];
+        any[g] = ok && fill_group(f, &fan, g, room);
+    }
+    if (ok)
+        draw_fan(p, v, f, &fan, any);
+    else
+        no_memory(p);
+    for (size_t g = 0; g < fan.count; g++) {
+        tw_free(fan.y[g]);
+        tw_free(fan.low[g]);
+        tw_free(fan.high[g]);
+    }
+    tw_free(room);
+}
+
+static void sizes(struct twin_page *p, const struct twin_field *f)
+{
+    struct fan groups = {.count = 0};
+    struct twin_page_set set[GROUPS];
+    double *values[GROUPS] = {NULL};
+    size_t sets = 0;
+    name_groups(f, &groups);
+    for (size_t g = 0; g < groups.count; g++) {
+        size_t n = 0, room = 0;
+        for (size_t i = 0; i < f->rows; i++)
+            room += strcmp(group_of(f->row[i].phase, f->row[i].kind), groups.name[g]) == 0 ? f->steps : 0;
+        values[g] = tw_calloc(room + 1, sizeof(double));
+        if (!values[g])
+            no_memory(p);
+        for (size_t i = 0; values[g] && i < f->rows * f->steps; i++)
+            if (f->cell[i] >= TWIN_CELL_VALUES && f->cell[i] < TWIN_CELL_NOT_FINITE &&
+                strcmp(group_of(f->row[i / f->steps].phase, f->row[i / f->steps].kind), groups.name[g]) == 0)
+                values[g][n++] = twin_cell_value(f->cell[i]);
+        if (n)
+            set[sets++] = (struct twin_page_set){groups.name[g], values[g], n};
+    }
+    if (sets)
+        twin_page_histogram(p, &(struct twin_page_histogram){
+                                   .question = "Rounding, or something else?",
+                                   .caption = "How large the differences are, over all cells that differ. One addition of 32-bit floats in another order moves a result by about 1e-7; what "
+                                              "lies near 1 is another batch, another generator state or another weight, not rounding.",
+                                   .x_name = "relative difference", .log = true, .set = set, .sets = sets});
+    for (size_t g = 0; g < groups.count; g++)
+        tw_free(values[g]);
+}
+
+/* ---- curves */
+
+static const char *question_of(const struct twin_curve *c, char *room, size_t bytes)
+{
+    switch (c->kind) {
+    case TWIN_CURVE_LOSS: return "Does the loss show it?";
+    case TWIN_CURVE_GRADIENT: return "Are the gradients of one size?";
+    case TWIN_CURVE_WEIGHT: return "Do the weights go the same way?";
+    default: snprintf(room, bytes, "Is %.100s the same?", c->name); return room;
+    }
+}
+
+static const char *caption_of_curve(const struct twin_curve *c)
+{
+    switch (c->kind) {
+    case TWIN_CURVE_LOSS: return "Lines that lie on each other look like one. Where they part visibly, the divergence has reached what training is judged by.";
+    case TWIN_CURVE_GRADIENT: return "A jump in one run alone points to another batch, or to a number that overflowed.";
+    case TWIN_CURVE_WEIGHT: return "Runs that part here end in different models.";
+    case TWIN_CURVE_HYPER: return "A setting that steers the optimizer: where it differs, the runs were not asked to do the same.";
+    default: return "Recorded by the job itself.";
+    }
+}
+
+static const char *axis_of(const struct twin_curve *c)
+{
+    return c->kind == TWIN_CURVE_GRADIENT ? "L2 norm of all gradients" : c->kind == TWIN_CURVE_WEIGHT ? "L2 norm of all weights" : c->name;
+}
+
+/* Curves of one name, a series for each run and rank. */
+static void one_name(struct twin_page *p, const struct twin_verdict *v, const struct twin_curve *c, size_t count)
+{
+    struct twin_page_series *series = tw_calloc(count, sizeof *series);
+    char **name = tw_calloc(count, sizeof *name), room[128];
+    size_t steps = 1, ranks = 0;
+    for (size_t i = 0; i < count; i++) {
+        steps = c[i].steps > steps ? c[i].steps : steps;
+        ranks += c[i].rank != c[0].rank;
+    }
+    const size_t every = (steps + DRAWN_STEPS - 1) / DRAWN_STEPS, n = (steps + every - 1) / every;
+    double *x = tw_calloc(n, sizeof *x), *y = tw_calloc(n * count, sizeof *y);
+    bool ok = series && name && x && y;
+    for (size_t i = 0; ok && i < n; i++)
+        x[i] = (double)(i * every);
+    for (size_t i = 0; ok && i < count; i++) {
+        for (size_t k = 0; k < n; k++)
+            y[i * n + k] = k * every < c[i].steps ? c[i].y[k * every] : NAN;
+        name[i] = ranks ? tw_printf("run %zu, rank %d", c[i].run + 1, c[i].rank) : tw_printf("run %zu", c[i].run + 1);
+        series[i] = (struct twin_page_series){.name = name[i], .y = &y[i * n]};
+        ok = name[i] != NULL;
+    }
+    uint64_t bad = 0;
+    for (size_t i = 0; i < count; i++)
+        bad += c[i].not_finite;
+    if (ok)
+        twin_page_plot(p, &(struct twin_page_plot){.question = question_of(c, room, sizeof room),
+                                                   .caption = caption_of_curve(c),
+                                                   .x_name = "step", .y_name = axis_of(c), .style = TWIN_PAGE_LINES, .x = x, .count = n, .series = series,
+                                                   .series_count = count, .mark = v->first ? v->first->step_a : 0,
+                                                   .mark_name = v->first && tw_is_record(v->first) ? "first difference" : NULL});
+    else
+        no_memory(p);
+    if (bad)
+        twin_page_small(p, "%llu value%s NaN or infinite; the lines are open there.", (unsigned long long)bad, bad == 1 ? " is" : "s are");
+    if (every > 1)
+        twin_page_small(p, "Every %zuth step is drawn.", every);
+    for (size_t i = 0; name && i < count; i++)
+        tw_free(name[i]);
+    tw_free(name);
+    tw_free(series);
+    tw_free(x);
+    tw_free(y);
+}
+
+static void curves(struct twin_page *p, const struct twin_verdict *v, const struct twin_curves *c)
+{
+    size_t shown = 0;
+    for (size_t i = 0, n; i < c->count; i += n) {
+        for (n = 1; i + n < c->count && c->curve[i + n].kind == c->curve[i].kind && strcmp(c->curve[i + n].name, c->curve[i].name) == 0;)
+            n++;
+        if (shown++ < CURVE_NAMES)
+            one_name(p, v, &c->curve[i], n);
+    }
+    if (shown > CURVE_NAMES)
+        twin_page_small(p, "%zu more recorded numbers are not drawn.", shown - CURVE_NAMES);
+    if (c->unread)
+        twin_page_small(p, "%zu trace%s too large, or damaged, to read these numbers from.", c->unread, c->unread == 1 ? " is" : "s are");
+}
+
+static void tree(struct twin_page *p, const struct twin_report *r, const struct twin_class_tree *t)
+{
+    char **label = tw_calloc(r->run_count + 1, sizeof *label);
+    bool ok = label != NULL;
+    for (size_t i = 0; ok && i < r->run_count; i++)
+        ok = (label[i] = tw_printf("run %zu", i + 1)) != NULL;
+    if (ok)
+        twin_page_tree(p, "Which runs are equal, and until when?", "A line that leaves another one: from that step on these runs compute something else.", t,
+                       (const char *const *)label, r->verdict->steps_a);
+    else
+        no_memory(p);
+    for (size_t i = 0; label && i < r->run_count; i++)
+        tw_free(label[i]);
+    tw_free(label);
+}
+
+void tw_verdict_pictures(struct twin_page *p, const struct twin_report *r, const struct twin_report_pictures *x)
+{
+    const struct twin_verdict *v = r->verdict;
+    const bool field = x->field && x->field->rows && x->field->steps;
+    bool differs = false;
+    for (size_t i = 0; field && i < x->field->rows; i++)
+        differs |= x->field->row[i].differs;
+    if (field)
+        heatmap(p, v, x);
+    if (x->tree && x->tree->count > 1)
+        tree(p, r, x->tree);
+    if (differs) {
+        fan_plot(p, v, x->field);
+        sizes(p, x->field);
+    }
+    if (x->curves)
+        curves(p, v, x->curves);
+    if (x->times)
+        twin_page_plot(p, x->times);
+}

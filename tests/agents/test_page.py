@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTML pages in Chromium: what is drawn and read out is what was recorded; no request, no message, no foreign script; by keyboard alone.
+
+The first page comes from page_make.c, whose cells are computed again here. Screenshots: BUILD/screenshots. TWINRUN_FULL=1: a million cells.
+"""
+import math
+import re
+import shutil
+
+import pytest
+from conftest import FULL
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+STATES = ["not recorded", "differs, but does not count", "unknown: its record was lost", "differs, by how much is not known", "recorded in one run only",
+          "differs: NaN or infinity"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: ./dev test installs it")
+    if not CHROMIUM:
+        pytest.skip("Chromium is not installed: ./dev test installs it")
+    with api.sync_playwright() as p:
+        b = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield b
+        b.close()
+
+
+class Page:
+    """A page that was opened and drawn, and everything it did that it should not do."""
+
+    def __init__(self, browser, path, **how):
+        self.wrong = []
+        self.page = browser.new_page(viewport={"width": 1000, "height": 800}, **how)
+        self.page.on("console", lambda m: self.wrong.append(f"console: {m.text}"))
+        self.page.on("pageerror", lambda e: self.wrong.append(f"error: {e}"))
+        self.page.on("dialog", lambda d: (self.wrong.append("dialog"), d.dismiss()))
+        self.page.on("request", lambda r: r.url == f"file://{path}" or self.wrong.append(f"request: {r.url[:100]}"))
+        self.page.goto(f"file://{path}")
+        self.page.wait_for_selector("html[data-drawn]", timeout=60000)
+        self.page.wait_for_function("[...document.querySelectorAll('.draw')].every(d => d.picture && d.picture.area !== null)")
+        self.page.wait_for_timeout(100)  # the observers of sizes have been asked
+
+    def readout(self, figure=0):
+        return self.page.locator("figure .readout").nth(figure).text_content()
+
+    def pixel(self, column, row, corner=False):
+        """The colour in the middle of a cell (or in its corner), as the canvas has it; and the cell's size."""
+        return self.page.evaluate("""([c, r, corner]) => {
+            const p = document.querySelector('.draw').picture, at = p.rectOf(c, r), x = at.x + (corner ? 1 : at.w >> 1), y = at.y + (corner ? 1 : at.h >> 1);
+            const copy = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+            copy.drawImage(p.canvas, -x, -y);
+            return [...copy.getImageData(0, 0, 1, 1).data.slice(0, 3), at.w, at.h];
+        }""", [column, row, corner])
+
+    def style(self, name):
+        return self.page.evaluate("n => getComputedStyle(document.documentElement).getPropertyValue(n).trim()", name)
+
+
+def rgb(text):
+    text = text.strip()
+    text = "#" + "".join(2 * c for c in text[1:]) if len(text) == 4 else text
+    return [int(text[i:i + 2], 16) for i in (1, 3, 5)]
+
+
+def value(column, columns):
+    return 10 ** (-8 + 6 * column / columns)
+
+
+def colour(page, x, low, high):
+    """What the ramp of the style sheet gives, between two decades."""
+    stops = [rgb(s) for s in page.style("--ramp").split(",")]
+    at = (math.log10(x) - low) / (high - low) * (len(stops) - 1)
+    k = min(int(at), len(stops) - 2)
+    return [a + (b - a) * (at - k) for a, b in zip(stops[k], stops[k + 1])]
+
+
+@pytest.fixture(scope="module")
+def shots(build):
+    folder = build / "screenshots"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def made(build, run, tmp_path):
+    def make(columns, rows):
+        path = tmp_path / "page.html"
+        r = run([build / "tests" / "agents" / "page_make", path, columns, rows])
+        assert r.rc == 0, r
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_cells_are_drawn_and_read_out_as_they_are(browser, made, shots, scheme):
+    columns, rows = 40, 12
+    p = Page(browser, made(columns, rows), color_scheme=scheme)
+    p.page.screenshot(path=shots / f"cells-{scheme}.png", full_page=True)
+    for c, r in [(10, 8), (25, 8), (39, 11)]:
+        *found, w, h = p.pixel(c, r)
+        want = colour(p, value(c, columns), -8, -2)
+        assert max(abs(a - b) for a, b in zip(found, want)) <= 4, (c, r, found, want)
+        assert w > 10 and h > 10
+    equal = p.pixel(2, 8, corner=True)[:3]
+    assert equal == rgb(p.style("--equal"))
+    # By more than hue: what is equal and the smallest difference are far apart in lightness.
+    light = [0.2126 * a + 0.7152 * b + 0.0722 * c for a, b, c in (equal, colour(p, 1e-8, -8, -2))]
+    assert abs(light[0] - light[1]) > 35, light
+    # From the keyboard alone: to the canvas, to the first difference, on from cell to cell.
+    canvas = p.page.locator("canvas.map")
+    canvas.focus()
+    assert p.readout().startswith("step 106 · weights · tensor.6<b>: differs, relative difference"), p.readout()
+    assert float(p.readout().split()[-1]) == pytest.approx(value(6, columns), rel=0.06)
+    p.page.keyboard.press("ArrowRight")
+    assert p.readout().startswith("step 107 · weights · tensor.6<b>") and float(p.readout().split()[-1]) == pytest.approx(value(7, columns), rel=0.06)
+    for key in ["ArrowLeft", "ArrowLeft"]:
+        p.page.keyboard.press(key)
+    assert p.readout() == "step 105 · weights · tensor.6<b>: equal, bit for bit"
+    p.page.keyboard.press("n")
+    assert p.readout().startswith("step 106 · weights · tensor.6<b>: differs")
+    p.page.keyboard.press("End")
+    for r in reversed(range(6)):  # one state a row
+        p.page.keyboard.press("ArrowUp")
+        assert p.readout().endswith(f"tensor.{r}: {STATES[r]}"), p.readout()
+        assert p.readout().startswith("step 139 · </script><script>alert(1)")
+    # Zoom: cells grow; Escape first shows all again, then leaves.
+    before = p.pixel(39, 0)[3]
+    p.page.keyboard.press("+")
+    assert p.pixel(39, 0)[3] > 1.5 * before
+    p.page.keyboard.press("Escape")
+    assert p.pixel(39, 0)[3] == before
+    p.page.keyboard.press("Escape")
+    assert p.page.evaluate("document.activeElement === document.body")
+    # With the mouse.
+    box = p.page.evaluate("""() => { const p = document.querySelector('.draw').picture, a = p.rectOf(20, 9), b = p.canvas.getBoundingClientRect(), d = p.area.dpr;
+        return [b.left + (a.x + a.w / 2) / d, b.top + (a.y + a.h / 2) / d]; }""")
+    p.page.mouse.move(*box)
+    assert p.readout().startswith("step 120 · weights · tensor.9: differs"), p.readout()
+    assert p.wrong == []
+    p.page.close()
+
+
+def test_a_page_can_be_heard_and_asks_nobody(browser, made):
+    path = made(30, 10)
+    p = Page(browser, path)
+    # Everything that takes the focus has a name; every picture has a heading; the plot reads its points out.
+    nameless = p.page.evaluate("""[...document.querySelectorAll('button, canvas[tabindex], [role=application]')]
+        .filter(e => !(e.getAttribute('aria-label') || e.textContent).trim()).map(e => e.outerHTML)""")
+    assert nameless == []
+    assert p.page.locator("figure").count() == p.page.locator("figure h2").count() == 2
+    plot = p.page.locator("[aria-roledescription=plot]")
+    plot.focus()
+    for _ in range(2):
+        p.page.keyboard.press("ArrowRight")
+    assert p.readout(1).startswith("workers 2: </script>") and p.readout(1).endswith("19 (18 to 20) · other 2"), p.readout(1)
+    p.page.keyboard.press("ArrowRight")
+    assert p.readout(1).endswith("not known · other 3"), p.readout(1)
+    button = p.page.locator(".legend button", has_text="other")
+    button.focus()
+    p.page.keyboard.press("Space")
+    assert button.get_attribute("aria-pressed") == "false"
+    p.page.emulate_media(media="print")
+    p.page.emulate_media(media="screen")
+    assert p.wrong == []
+    assert p.page.title().startswith("twinrun: </script>") and p.page.locator("img").count() == 0
+    # Were an escape forgotten, the policy would still stop what it lets in.
+    p.page.evaluate("""() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s);
+        const i = document.createElement('img'); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i); }""")
+    p.page.wait_for_timeout(100)
+    assert p.page.evaluate("window.ran") is None
+    assert len([w for w in p.wrong if "Content Security Policy" in w]) >= 2, p.wrong
+    p.page.close()
+
+
+def test_check_writes_what_it_says(browser, build, twinrun, tmp_path, shots):
+    path = tmp_path / "check.html"
+    hostile = "</script><script>alert(1)</script>"
+    r = twinrun("check", "--html", path, "--json", "--", "sh", "-c", '"$0" --quiet --steps 40', build / "workloads" / "trainer", hostile)
+    assert r.rc == 1, r
+    p = Page(browser, path)
+    p.page.screenshot(path=shots / "check.png", full_page=True)
+    first = r.json["first"]
+    assert p.page.locator(".word").text_content() == "DIFFER"
+    assert hostile in p.page.locator("header .soft").text_content()
+    p.page.locator("canvas.map").focus()
+    said = p.readout()
+    assert re.match(rf"step {first['step']} · .* · {re.escape(first['name'])}: differs", said), (said, first)
+    relative = first["detail"].get("rel_l2")
+    if relative:
+        assert float(said.split()[-1]) == pytest.approx(relative, rel=0.06)
+    assert p.wrong == []
+    p.page.set_viewport_size({"width": 380, "height": 700})
+    p.page.wait_for_timeout(150)
+    assert p.page.evaluate("document.documentElement.scrollWidth <= 380")
+    p.page.screenshot(path=shots / "check-narrow.png", full_page=True)
+    assert p.wrong == []
+    p.page.close()
+
+
+@pytest.mark.skipif(not FULL, reason="a million cells: TWINRUN_FULL=1")
+def test_a_million_cells(browser, made, shots):
+    path = made(1000, 1000)
+    text = path.read_text()
+    data = sum(len(m) for m in re.findall(r'<script type="text/plain" id="data\d+"[^>]*>([^<]*)<', text))
+    own = path.stat().st_size - data
+    firsts, drawn, moves = [], [], []
+    for _ in range(5):
+        p = Page(browser, path)
+        firsts.append(p.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+        drawn.append(int(p.page.evaluate("document.documentElement.dataset.drawn")))
+        moves.append(p.page.evaluate("""() => { const p = document.querySelector('.draw').picture, t = performance.now();
+            for (let i = 0; i < 20; i++) { p.visit(500 + i, 500); p.draw(); p.say(); }
+            return (performance.now() - t) / 20; }"""))
+        assert p.wrong == []
+        if len(firsts) < 5:
+            p.page.close()
+    p.page.screenshot(path=shots / "million.png", full_page=True)
+    p.page.close()
+    median = [sorted(x)[2] for x in (firsts, drawn, moves)]
+    print(f"\n1e6 cells: page {own} bytes + data {data}; first paint {median[0]:.0f} ms, drawn {median[1]} ms, a key press {median[2]:.1f} ms (medians of 5)")
+    assert own <= 3 << 20
+    assert median[0] < 3000 and median[2] < 250  # the bars are 1 s and no lag; these are what a busy machine must hold, too

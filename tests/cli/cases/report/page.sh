@@ -1,0 +1,28 @@
+# Pages of a check, a diff and of recorded runs. What a browser makes of them: tests/agents/test_page.py.
+twinrun check -q --html check.html -- "$JOB" --steps 12 --noise-at 7 >/dev/null
+echo "exit $?"
+twinrun diff --html diff.html last~1 last >/dev/null
+echo "exit $?"
+twinrun report --html report.html last~1 last
+echo "exit $?"
+for page in check diff report; do
+    tr '\n' ' ' <$page.html | grep -o '<div class="word.*</h1>'
+    grep -o '<h2>[^<]*</h2>' $page.html | grep -v 'How long' | tr '\n' ' '
+    echo
+done
+# One run is shown as it is.
+twinrun report --html one.html last
+tr '\n' ' ' <one.html | grep -o '<div class="word.*</h1>'
+# Nothing is fetched from anywhere.
+grep -c '://' report.html
+# Found out before the first run.
+twinrun check -q --html no/such/folder/x.html -- "$JOB"
+echo "exit $?"
+twinrun diff --html no/such/folder/x.html last~1 last
+echo "exit $?"
+twinrun report --html x.html --postmortem last~1 last
+echo "exit $?"
+twinrun report --html x.html --json last
+echo "exit $?"
+twinrun report --postmortem last
+echo "exit $?"
