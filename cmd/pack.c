@@ -6,6 +6,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "scale.h"
 
 #include "base.h"
 
@@ -14,7 +15,7 @@
 #include <twin/package.h>
 
 struct pack_args {
-    const char *home, *out, *data;
+    const char *home, *out, *data, *study;
     struct tw_strings keys, code, pip;
     bool json, quiet;
 };
@@ -25,6 +26,7 @@ static const struct tw_option options[] = {
     {"data", 'd', TW_OPT_STRING, "HOW", "auto", "What", "embed: the data's files go into the package; fetch=URL: only their addresses, below URL; omit: only their snapshot; "
      "none: you say that the job reads none; auto: embed up to 64 MiB, omit more", FIELD(data)},
     {"code", 'c', TW_OPT_LIST, "PATH", NULL, "What", "also pack this file or folder, which git does not track; may be repeated", FIELD(code)},
+    {"study", 0, TW_OPT_FILE, "FILE", NULL, "What", "also the result.json of a study of twinrun scale: a stranger draws its curve again with twinrun scale --from PACKAGE", FIELD(study)},
     {"pip-option", 0, TW_OPT_LIST, "OPTION", NULL, "What", "an option that pip needs to find the packages again (--pip-option=--extra-index-url=https://...); may be repeated", FIELD(pip)},
     {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Signature", "sign the package with it, as twinrun sign does; may be repeated", FIELD(keys)},
     {"out", 'o', TW_OPT_DIR, "FOLDER", NULL, "Output", "folder to make (default: RUN.package in the working folder)", FIELD(out)},
@@ -113,6 +115,12 @@ static int run(int argc, char **argv)
     o.keys = a.keys.items;
     o.code = a.code.items;
     o.pip = a.pip.items;
+    o.study = a.study;
+    if (a.study && tw_scale_is_study(a.study) >= 0) {
+        twin_run_free(r);
+        tw_free(out);
+        return TW_EXIT_TROUBLE;
+    }
     rc = r->in_progress ? tw_bad_use("pack", "%s is still going on", given.items[0]) : !out ? tw_bad_use("pack", "out of memory") : -1;
     if (rc < 0 && twin_pack(r, &o, &packed, &err) != 0)
         rc = tw_trouble(&err, "nothing was packed");

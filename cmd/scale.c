@@ -5,6 +5,7 @@
 #include "configuration.h"
 #include "interrupt.h"
 #include "json.h"
+#include "page.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -38,13 +39,14 @@ static const struct tw_option options[] = {
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
     {"from", 0, TW_OPT_FILE, "FILE", NULL, "Output", "run nothing: take the study from a file that --json wrote, or from its package", FIELD(from)},
     {"csv", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the curve as a table", FIELD(csv)},
+    TW_HTML_OPTION(tw_scale_args, html),
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.scale/1, with every run's times", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the result: no plan, no progress, no line per run", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "--from STUDY [--csv FILE] [--json]", NULL};
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "--from STUDY [--csv FILE] [--html FILE] [--json]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "measured: at least three runs of each number of workers"},
     {"2", "trouble: bad use, the home cannot be written, no run could be timed"},
@@ -56,7 +58,7 @@ static const struct tw_pair examples[] = {
     {"twinrun scale --work-per-step 256,samples -- torchrun --nproc-per-node={n} train.py", "strong scaling: 256 samples a step, whatever {n}"},
     {"twinrun scale --counts 1,2,4 --work-per-step '32*{n},samples' -- mpirun -np {n} ./train", "weak scaling: 32 samples for each worker"},
     {"twinrun scale --repeats 10 --price 2.50 --csv curve.csv -- ./train --threads {n}", "ten runs of each, prices, a table"},
-    {"twinrun scale --from study.json --csv curve.csv", "the same from a study's file: nothing runs"},
+    {"twinrun scale --from study.json --html curve.html", "the curve from a study's file, or its package: nothing runs"},
     {NULL, NULL},
 };
 
@@ -231,6 +233,17 @@ static int keep_study(const struct tw_scale *s, json_t *j)
     return rc;
 }
 
+/* Where the study is, and how it is handed to a stranger. */
+static void put_next(const struct tw_scale *s)
+{
+    const char *run = NULL;
+    for (size_t i = 0; i < s->runs && !run; i++)
+        run = s->run[i].good ? s->run[i].run : NULL;
+    printf("study       %s/result.json\n", s->journal.folder);
+    if (run && s->measured)
+        printf("next        twinrun pack %s --study %s/result.json\n", run, s->journal.folder);
+}
+
 static int report(struct tw_scale *s)
 {
     int rc = tw_scale_compute(s);
@@ -242,6 +255,8 @@ static int report(struct tw_scale *s)
     rc = s->journal.folder ? keep_study(s, j) : -1;
     if (rc < 0 && s->args.csv)
         rc = write_text(s->args.csv, tw_scale_csv(s));
+    if (rc < 0 && s->args.html)
+        rc = tw_scale_page(s, s->args.html) ? TW_EXIT_TROUBLE : -1;
     if (rc >= 0 || !s->args.json) {
         json_decref(j);
         rc = rc >= 0 ? rc : tw_scale_text(s);
@@ -249,26 +264,8 @@ static int report(struct tw_scale *s)
         rc = tw_json_print_exact(j);
     }
     if (rc == 0 && s->journal.folder && !s->args.json)
-        printf("study       %s/result.json\n", s->journal.folder);
+        put_next(s);
     return rc ? rc : tw_scale_exit(s);
-}
-
-static void fini(struct tw_scale *s)
-{
-    for (size_t i = 0; i < s->runs; i++)
-        tw_scale_run_free(&s->run[i]);
-    for (size_t i = 0; i < s->counts; i++)
-        tw_free(s->result[i].why);
-    for (size_t i = 0; i < s->notes; i++)
-        tw_free(s->note[i]);
-    tw_free(s->note);
-    tw_free(s->run);
-    tw_free(s->z);
-    tw_free(s->home);
-    tw_free(s->made);
-    tw_free(s->command);
-    tw_free(s->configuration);
-    tw_journal_close(&s->journal);
 }
 
 static int run(int argc, char **argv)
@@ -283,6 +280,8 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     s.argv = job.items;
+    if (tw_page_check("scale", s.args.html) != 0)
+        return TW_EXIT_TROUBLE;
     if (s.args.from) {
         rc = tw_scale_load(&s, s.args.from);
     } else {
@@ -293,7 +292,7 @@ static int run(int argc, char **argv)
     }
     if (rc < 0)
         rc = report(&s);
-    fini(&s);
+    tw_scale_free(&s);
     return rc;
 }
 

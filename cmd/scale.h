@@ -3,7 +3,8 @@
 #define TW_CMD_SCALE_H
 /*
  * Inside of twinrun scale: scale.c (options, order of events), scale_runs.c (the runs, in drawn order), scale_read.c (what a run's traces
- * say), scale_file.c (a study as JSON, and back), scale_report.c (text, CSV).
+ * say), scale_file.c (a study as JSON, and back), scale_report.c (text, CSV),
+ * scale_page.c (HTML).
  *
  * A study is what was measured, run by run; every figure is computed from that (twin/scaling.h), so that whoever has the file has the curve.
  */
@@ -88,6 +89,8 @@ int tw_scale_add(struct tw_scale *s, struct tw_scale_run *r);     /* takes what 
 json_t *tw_scale_json(const struct tw_scale *s);
 int tw_scale_load(struct tw_scale *s, const char *path);          /* -1, or the exit code after a complaint */
 void tw_scale_run_free(struct tw_scale_run *r);
+void tw_scale_free(struct tw_scale *s);
+int tw_scale_is_study(const char *path);                          /* -1, or the exit code after a complaint */
 
 /* ---- scale_report.c */
 double tw_scale_work_of(const struct tw_scale *s, uint64_t workers); /* in a step, or a run */
@@ -96,6 +99,11 @@ bool tw_scale_outliers_told(const struct twin_scaling_point *p);      /* enough 
 double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r);
 int tw_scale_compute(struct tw_scale *s);                            /* points and notes, from the runs; -1, or the exit code */
 int tw_scale_text(const struct tw_scale *s);
+char *tw_scale_result_text(const struct tw_scale_result *r);          /* malloc'ed */
+char *tw_scale_headline(const struct tw_scale *s);                   /* what the curve says, in a sentence. malloc'ed */
 char *tw_scale_csv(const struct tw_scale *s);
 int tw_scale_exit(const struct tw_scale *s);
+
+/* ---- scale_page.c: --html. 0, or the exit code after a complaint */
+int tw_scale_page(const struct tw_scale *s, const char *path);
 #endif

@@ -277,3 +277,29 @@ int tw_scale_load(struct tw_scale *s, const char *path)
     tw_free(inside);
     return bad ? tw_trouble(&err, "scale: cannot read the study") : -1;
 }
+
+void tw_scale_free(struct tw_scale *s)
+{
+    for (size_t i = 0; i < s->runs; i++)
+        tw_scale_run_free(&s->run[i]);
+    for (size_t i = 0; i < s->counts; i++)
+        tw_free(s->result[i].why);
+    for (size_t i = 0; i < s->notes; i++)
+        tw_free(s->note[i]);
+    tw_free(s->note);
+    tw_free(s->run);
+    tw_free(s->z);
+    tw_free(s->home);
+    tw_free(s->made);
+    tw_free(s->command);
+    tw_free(s->configuration);
+    tw_journal_close(&s->journal);
+}
+
+int tw_scale_is_study(const char *path)
+{
+    struct tw_scale s = {.journal = {.fd = -1}};
+    int rc = tw_scale_load(&s, path);
+    tw_scale_free(&s);
+    return rc;
+}

@@ -265,29 +265,28 @@ static void print_speed(const struct tw_scale *s)
     printf("\n  throughput in %s/s; worker-seconds%s for one unit of work (%s); intervals: 95%%, between runs\n", s->work.unit, s->price > 0 ? " and price" : "", s->work.unit);
 }
 
-static void print_result(const struct tw_scale *s, size_t i)
+char *tw_scale_result_text(const struct tw_scale_result *r)
 {
-    const struct tw_scale_result *r = &s->result[i];
-    printf("  %7llu  ", (unsigned long long)r->workers);
+    struct tw_buf b = {0};
     if (r->runs == 0)
-        printf("no weights were shown in timed runs");
+        tw_buf_puts(&b, "no weights were shown in timed runs");
     else if (r->classes == 1)
-        printf("%llu run%s, one set of weights bit for bit", (unsigned long long)r->runs, r->runs == 1 ? "" : "s");
+        tw_buf_printf(&b, "%llu run%s, one set of weights bit for bit", (unsigned long long)r->runs, r->runs == 1 ? "" : "s");
     else
-        printf("%llu runs, %llu different sets of weights", (unsigned long long)r->runs, (unsigned long long)r->classes);
+        tw_buf_printf(&b, "%llu runs, %llu different sets of weights", (unsigned long long)r->runs, (unsigned long long)r->classes);
     if (r->compared && r->equal)
-        printf("; equal to the base's");
+        tw_buf_puts(&b, "; equal to the base's");
     else if (r->compared && !isnan(r->distance))
-        printf("; relative L2 distance to the base's %.2e", r->distance);
+        tw_buf_printf(&b, "; relative L2 distance to the base's %.2e", r->distance);
     else if (r->compared)
-        printf("; not equal to the base's");
+        tw_buf_puts(&b, "; not equal to the base's");
     else if (r->why)
-        printf("; not held against the base: %s", r->why);
+        tw_buf_printf(&b, "; not held against the base: %s", r->why);
     if (!isnan(r->loss))
-        printf("; last loss %.6g", r->loss);
+        tw_buf_printf(&b, "; last loss %.6g", r->loss);
     if (!isnan(r->loss_distance) && r->loss_distance > 0)
-        printf(" (%.1e off)", r->loss_distance);
-    putchar('\n');
+        tw_buf_printf(&b, " (%.1e off)", r->loss_distance);
+    return tw_buf_steal(&b);
 }
 
 static void print_order(const struct tw_scale *s)
@@ -304,9 +303,10 @@ static void print_order(const struct tw_scale *s)
     printf("%s\n", shown == 40 ? " ..." : "");
 }
 
-static void print_head(const struct tw_scale *s)
+char *tw_scale_headline(const struct tw_scale *s)
 {
     const struct twin_scaling_point *last = NULL, *base = NULL;
+    struct tw_buf b = {0};
     char who[32];
     for (size_t c = 0; c < s->counts; c++) {
         if (s->point[c].runs && !base)
@@ -314,26 +314,31 @@ static void print_head(const struct tw_scale *s)
         if (s->point[c].runs)
             last = &s->point[c];
     }
-    printf("SCALING     ");
     if (!base)
-        printf("no run could be timed\n");
+        tw_buf_puts(&b, "no run could be timed");
     else if (last == base)
-        printf("%s only: nothing to hold that against\n", workers(base->workers, who));
+        tw_buf_printf(&b, "%s only: nothing to hold that against", workers(base->workers, who));
     else {
-        printf("%s do %.3g times the work of %llu", workers(last->workers, who), last->speedup.value, (unsigned long long)base->workers);
+        tw_buf_printf(&b, "%s do %.3g times the work of %llu", workers(last->workers, who), last->speedup.value, (unsigned long long)base->workers);
         if (!isnan(last->speedup.interval.low))
-            printf(" (95%% interval %.3g to %.3g)", last->speedup.interval.low, last->speedup.interval.high);
-        printf(": efficiency %.3g%%\n", 100 * last->efficiency.value);
+            tw_buf_printf(&b, " (95%% interval %.3g to %.3g)", last->speedup.interval.low, last->speedup.interval.high);
+        tw_buf_printf(&b, ": efficiency %.3g%%", 100 * last->efficiency.value);
     }
+    return tw_buf_steal(&b);
 }
 
 int tw_scale_text(const struct tw_scale *s)
 {
-    print_head(s);
+    char *head = tw_scale_headline(s);
+    printf("SCALING     %s\n", head ? head : "");
+    tw_free(head);
     print_speed(s);
     printf("\nresults     apart from speed: the weights at the end\n");
-    for (size_t i = 0; i < s->counts; i++)
-        print_result(s, i);
+    for (size_t i = 0; i < s->counts; i++) {
+        char *result = tw_scale_result_text(&s->result[i]);
+        printf("  %7llu  %s\n", (unsigned long long)s->result[i].workers, result ? result : "");
+        tw_free(result);
+    }
     putchar('\n');
     for (size_t i = 0; i < s->notes; i++)
         printf("%-11s %s\n", i ? "" : "note", s->note[i]);

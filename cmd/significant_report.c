@@ -16,10 +16,16 @@
 #include <twin/provenance.h>
 
 #define NUMBERS "%.4g"
+enum { OUTLIERS_FROM = 5 }; /* of three values the MAD is the smaller of two gaps, and calls almost any third one an outlier */
+
+bool tw_measure_is_time(const struct tw_significant *s)
+{
+    return s->measure.metric == TW_METRIC_WALL || s->measure.metric == TW_METRIC_STEP || (s->measure.metric == TW_METRIC_IN_FILE && s->set[0].run);
+}
 
 static const char *unit(const struct tw_significant *s)
 {
-    return s->measure.metric == TW_METRIC_WALL || (s->measure.metric == TW_METRIC_IN_FILE && s->set[0].run) ? " s" : "";
+    return tw_measure_is_time(s) ? " s" : "";
 }
 
 static const char *what(const struct tw_significant *s)
@@ -118,6 +124,8 @@ static void put_answer(struct tw_buf *b, const struct tw_significant *s)
             tw_buf_printf(b, "SAME        one value, bit for bit, in %zu", f->set[0].n + f->set[1].n);
         else if (s->asked.question == TWIN_ASK_VARIANCE)
             tw_buf_puts(b, "SAME        neither set spreads at all");
+        else if (isnan(f->effect.interval.low))
+            tw_buf_printf(b, "EQUAL       within %.4g%%: neither set spreads, and B / A is %.8g", (s->asked.margin - 1) * 100, f->effect.value);
         else
             tw_buf_printf(b, "EQUAL       within %.4g%%: B / A is " NUMBERS ", %.3g%% interval " NUMBERS " to " NUMBERS, (s->asked.margin - 1) * 100, f->effect.value,
                           f->effect.confidence * 100, f->effect.interval.low, f->effect.interval.high);
@@ -179,7 +187,9 @@ static void print_assumptions(const struct tw_significant *s)
     for (int k = 0; k < 2; k++) {
         if (f->set[k].n > 2 && f->set[k].mad.mad == 0 && f->set[k].distinct > 1)
             printf("\n            %c: more than half of the values are equal (MAD = 0): outliers cannot be told", "AB"[k]);
-        else if (f->set[k].mad.outliers)
+        else if (s->set[k].run && f->set[k].n > 1 && f->set[k].distinct == 1)
+            printf("\n            %c: one value in %zu runs: they repeat one another, and say nothing of other seeds", "AB"[k], f->set[k].n);
+        else if (f->set[k].mad.outliers && f->set[k].n >= OUTLIERS_FROM)
             printf("\n            %c: %zu outlier%s by modified z > 3.5, kept", "AB"[k], f->set[k].mad.outliers, f->set[k].mad.outliers == 1 ? "" : "s");
     }
     putchar('\n');
@@ -208,6 +218,16 @@ static char *paragraph(const struct tw_significant *s)
     return tw_buf_steal(&b);
 }
 
+char *tw_significant_line(const struct tw_significant *s)
+{
+    struct tw_buf b = {0};
+    put_answer(&b, s);
+    char *text = tw_buf_steal(&b);
+    if (text)
+        text[strcspn(text, "\n")] = '\0';
+    return text;
+}
+
 int tw_significant_text(struct tw_significant *s)
 {
     struct tw_buf b = {0};
@@ -226,6 +246,11 @@ int tw_significant_text(struct tw_significant *s)
     if (!isnan(s->found.p))
         printf(", p = %.2g", s->found.p);
     putchar('\n');
+    if (s->asked.floor > 0 && s->floor_file)
+        printf("floor       " NUMBERS ": the relative spread of another order of additions, " NUMBERS ", in %s%s\n", s->asked.floor, s->floor_relative, s->floor_file,
+               s->asked.floor == s->floor_relative ? "" : ", of the median of A");
+    else if (s->asked.floor > 0)
+        printf("floor       " NUMBERS "\n", s->asked.floor);
     for (int k = 0; k < 2; k++)
         print_set("AB"[k], &s->set[k], &s->found.set[k], unit(s));
     print_assumptions(s);
@@ -257,12 +282,11 @@ static json_t *set_json(const struct tw_set *set, const struct twin_set_summary 
     return j;
 }
 
-int tw_significant_json(struct tw_significant *s)
+json_t *tw_significant_object(struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
-    int rc = configure(s);
-    if (rc != 0)
-        return rc;
+    if (configure(s) != 0)
+        return NULL;
     char *method = paragraph(s);
     json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "schema", "twinrun.significant/1", "answer", twin_real_name(f->answer), "question",
                           twin_question_name(s->asked.question), "metric", what(s), "test", test_name(s), "p", tw_json_number(f->p), "effect", tw_json_number(f->effect.value), "ratio",
@@ -270,5 +294,10 @@ int tw_significant_json(struct tw_significant *s)
                           json_real(s->asked.floor), "needed", f->needed ? json_integer((json_int_t)f->needed) : json_null(), "visible", tw_json_number(f->visible), "took_turns",
                           (int)!one_after_the_other(s), "a", set_json(&s->set[0], &f->set[0]), "b", set_json(&s->set[1], &f->set[1]), "paragraph", tw_json_text(method));
     tw_free(method);
-    return tw_json_print_exact(j);
+    return j;
+}
+
+int tw_significant_json(struct tw_significant *s)
+{
+    return tw_json_print_exact(tw_significant_object(s));
 }

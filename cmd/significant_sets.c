@@ -5,6 +5,7 @@
 #include "options.h"
 #include "runs.h"
 #include "say.h"
+#include "scale.h"
 
 #include "base.h"
 
@@ -25,12 +26,12 @@ int tw_measure_parse(const char *s, struct tw_measure *out)
     *out = (struct tw_measure){TW_METRIC_IN_FILE, s};
     if (!s)
         return 0;
-    if (strcmp(s, "wall") == 0 || strcmp(s, "loss") == 0) {
-        out->metric = *s == 'w' ? TW_METRIC_WALL : TW_METRIC_LOSS;
+    if (strcmp(s, "wall") == 0 || strcmp(s, "step") == 0 || strcmp(s, "loss") == 0) {
+        out->metric = *s == 'w' ? TW_METRIC_WALL : *s == 's' ? TW_METRIC_STEP : TW_METRIC_LOSS;
         return 0;
     }
     if (!tw_starts(s, "printed:"))
-        return tw_bad_use("significant", "--metric: expected wall, loss or printed:REGEX, found \"%s\"", s);
+        return tw_bad_use("significant", "--metric: expected wall, step, loss or printed:REGEX, found \"%s\"", s);
     regex_t r;
     char why[256];
     int rc = regcomp(&r, s + strlen("printed:"), REG_EXTENDED | REG_NEWLINE);
@@ -217,20 +218,22 @@ static int leave_out(struct tw_set *s, const struct twin_run *r, const char *why
     return 0;
 }
 
-struct last_loss { struct twin_trace *t; double value; };
+struct last_loss { struct twin_trace *t; double value; bool nan; };
 
 static int see_loss(void *user, const struct twin_trace_record *r)
 {
     struct last_loss *l = user;
-    if (twin_trace_series(l->t, r->series)->kind == TWIN_KIND_LOSS && r->flags & TWIN_REC_STATS && r->stats.count)
+    if (twin_trace_series(l->t, r->series)->kind == TWIN_KIND_LOSS && r->flags & TWIN_REC_STATS && r->stats.count) {
+        l->nan = r->stats.nan + r->stats.pos_inf + r->stats.neg_inf > 0;
         l->value = r->stats.sum / (double)r->stats.count;
+    }
     return 0;
 }
 
 /* The last one recorded by the first trace that has any: rank 0 comes first. NaN: none. */
-static double last_loss(const struct twin_run *r)
+static double last_loss(const struct twin_run *r, bool *nan)
 {
-    struct last_loss l = {NULL, NAN};
+    struct last_loss l = {NULL, NAN, false};
     for (size_t i = 0; i < r->trace_count && isnan(l.value); i++) {
         if (twin_trace_open(r->traces[i], &l.t, NULL) != 0)
             continue;
@@ -238,6 +241,7 @@ static double last_loss(const struct twin_run *r)
             twin_trace_walk(l.t, see_loss, NULL, &l, NULL);
         twin_trace_close(l.t);
     }
+    *nan = l.nan;
     return l.value;
 }
 
@@ -263,19 +267,30 @@ static double last_printed(const struct twin_run *r, const char *pattern)
     return value;
 }
 
-/* r is taken over. */
-static int measure(struct tw_set *s, const struct tw_measure *m, struct twin_run *r, struct twin_error *err)
+/* Mean seconds of the steps behind the first, on the slowest rank. NaN: fewer than two steps were seen. */
+static double mean_step(const struct twin_run *r)
+{
+    struct tw_scale_run one = {0};
+    const double value = tw_scale_read_run(r, 1, &one, NULL) == 0 && one.timed ? one.timed_s / (double)one.timed : NAN;
+    tw_scale_run_free(&one);
+    return value;
+}
+
+int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run *r, struct twin_error *err)
 {
     char state[32];
     const char *why = NULL;
     double value = NAN;
+    bool nan = false;
     const bool stopped_by_plan = r->outcome == TWIN_RUN_STOPPED && r->max_steps;
     if (r->in_progress || ((r->outcome != TWIN_RUN_EXITED || r->exit_code != 0) && !stopped_by_plan))
         why = tw_run_state(r, state);
     else if (m->metric == TW_METRIC_WALL || m->metric == TW_METRIC_IN_FILE)
         value = r->wall_s;
-    else if (m->metric == TW_METRIC_LOSS && isnan(value = last_loss(r)))
-        why = "no loss was recorded";
+    else if (m->metric == TW_METRIC_STEP && isnan(value = mean_step(r)))
+        why = "fewer than two steps were seen";
+    else if (m->metric == TW_METRIC_LOSS && (isnan(value = last_loss(r, &nan)) || nan))
+        why = nan ? "its last loss is NaN or infinite: this run diverged, and no test of the others' values says so" : "no loss was recorded with its value (level tensors does)";
     else if (m->metric == TW_METRIC_PRINTED && isnan(value = last_printed(r, m->text + strlen("printed:"))))
         why = "it printed no such number";
     if (!why && isfinite(value))
@@ -294,7 +309,7 @@ static int read_label(struct tw_set *s, const char *home, const char *label, con
         struct twin_run *r = NULL;
         if (rc == 0 && twin_run_load(dirs[i], &r, NULL) == 0) {
             if (strcmp(r->label, label) == 0)
-                rc = measure(s, m, r, err);
+                rc = tw_set_add_run(s, m, r, err);
             else
                 twin_run_free(r);
         }
@@ -320,7 +335,7 @@ static int read_runs(struct tw_set *s, const char *home, const char *list, const
                 rc = twin_error_set(err, TWIN_EINVAL, "the run %s is named twice in %s: it would count twice", tw_base_name(dir), list);
                 twin_run_free(r);
             }
-        rc = rc ? rc : measure(s, m, r, err);
+        rc = rc ? rc : tw_set_add_run(s, m, r, err);
         tw_free(dir);
     }
     tw_free(copy);

@@ -44,6 +44,7 @@ struct twin_pack_options {
     /* What a person should know while it goes on: what is being done. May be NULL. */
     void (*progress)(void *user, const char *what);
     void *user;
+    const char *study;             /* a file of twinrun scale that goes in, too, as data/study/study.json; NULL: none. The caller has read it */
 };
 
 struct twin_packed {

@@ -147,6 +147,8 @@ char *tw_crate_readme(const struct tw_pack *p, const char *name)
     for (size_t a = 0; a < TWIN_AREAS; a++)
         tw_buf_printf(&b, "- `data/%s`: %s\n", twin_area_name((enum twin_area)a), tw_pk_text(p->area[a], "holds"));
     tw_buf_puts(&b, "- `data/expected`: what was observed: fingerprints of every recorded value, what was printed, the record of machine, libraries and packages\n");
+    if (p->o->study)
+        tw_buf_puts(&b, "- `data/study`: a scaling study that this run is one of, with the times of all its runs; `twinrun scale --from .` draws the curve again and runs nothing\n");
     put_missing(p, &b);
     tw_free(command);
     return tw_buf_steal(&b);

@@ -14,6 +14,8 @@
 #include <twin/snapshot.h>
 #include <unistd.h>
 
+#define STUDY_MAX ((size_t)256 << 20)
+
 const char *twin_area_name(enum twin_area a)
 {
     static const char *const names[] = {"code", "data", "environment", "configuration", "seeds"};
@@ -231,6 +233,18 @@ static int begin(struct tw_pack *p, const char *out, char **final, struct twin_e
     return tw_mkdirs(p->w.dir, err);
 }
 
+/* The times of all runs of a scaling study that this run is one of. */
+static int put_study(struct tw_pack *p, struct twin_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int rc = p->o->study ? tw_read_file(p->o->study, STUDY_MAX, &text, &n, err) : 0;
+    if (text && rc == 0)
+        rc = tw_bag_put(&p->w, "data/study/study.json", text, n, err);
+    tw_free(text);
+    return rc;
+}
+
 int twin_pack(const struct twin_run *run, const struct twin_pack_options *o, struct twin_packed *out, struct twin_error *err)
 {
     struct tw_pack p = {.run = run, .o = o, .expected = json_object()};
@@ -253,6 +267,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o, str
         say(&p, "what was observed");
     rc = rc ? rc : tw_pack_expected(&p, err);
     rc = rc ? rc : put_areas(&p, err);
+    rc = rc ? rc : put_study(&p, err);
     rc = rc ? rc : p.failed ? no_memory(err) : put_whole(&p, err);
     rc = rc ? rc : finish(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
     if (rc == 0 && rename(p.w.dir, final) != 0)

@@ -92,3 +92,15 @@ def test_what_was_not_recorded_is_not_known(verify):
         dtypes = "f32"
         """, "plain")
     assert rc == 3 and rules[0]["outcome"] == "unknown" and rules[0]["judged"] == 0
+
+
+def test_fp32_against_mixed_as_an_experiment(twinrun, python, script):
+    path = script("job.py", JOB)
+    done = twinrun("significant", "-q", "--json", "--runs", "2", "--within", "5%", "--a", f"{python} {path} plain", "--b", f"{python} {path} mixed", timeout=400)
+    assert done.rc == 0, done
+    speed, metric, bits = (done.json[key] for key in ("speed", "metric", "bits"))
+    assert speed["metric"] == "step" and speed["took_turns"] and all(v > 0 for v in speed["a"]["values"] + speed["b"]["values"])
+    assert metric["answer"] == "within" and metric["a"]["distinct"] == metric["b"]["distinct"] == 1
+    assert abs(metric["b"]["values"][0] / metric["a"]["values"][0] - 1) < 0.05 and metric["a"]["values"] != metric["b"]["values"]
+    assert bits["a_classes"] == bits["b_classes"] == 1 and bits["equal"] is False
+    assert "autocast off" in metric["a"]["configuration"] and "autocast cpu bfloat16" in metric["b"]["configuration"]

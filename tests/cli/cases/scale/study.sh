@@ -1,9 +1,9 @@
 # A study of a job that takes n ms a step: what the file says is what the runs took; the curve is drawn again from the file alone.
 twinrun scale --counts 4,1,2 --work-per-step '16*{n},samples' --price 7.2 --csv curve.csv -- "$JOB" --steps 25 --sleep-ms {n} > said 2> progress; echo "exit $?"
 grep -c '^round' progress; grep -c '^not timed' progress; grep '^plan' progress
-sed -E '/^ +[124] +3 +[0-9]/s/[0-9][0-9.,e+-]*/N/3g; /^ +[124] +[0-9.e-]+ +[0-9]/s/[0-9][0-9.,e+-]*/N/2g; s/^(SCALING.*do ).*/\1N times .../; s/on [^ ]*$/on HOST/; s/^(measured) +[-0-9]+/\1  DAY/' said | grep -v 'oversubscribed\|^study\|went into watching' | sed 's/^note/    /; s/ [mu]s / s /g'
+sed -E '/^ +[124] +3 +[0-9]/s/[0-9][0-9.,e+-]*/N/3g; /^ +[124] +[0-9.e-]+ +[0-9]/s/[0-9][0-9.,e+-]*/N/2g; s/^(SCALING.*do ).*/\1N times .../; s/on [^ ]*$/on HOST/; s/^(measured) +[-0-9]+/\1  DAY/' said | grep -v 'oversubscribed\|^study\|^next\|went into watching' | sed 's/^note/    /; s/ [mu]s / s /g'
 mv .twinrun gone
-twinrun scale --from gone/studies/*/result.json > again; grep -v '^study' said | diff - again && echo "the same from the file"
+twinrun scale --from gone/studies/*/result.json > again; grep -v '^study\|^next' said | diff - again && echo "the same from the file"
 twinrun scale --from gone/studies/*/result.json --json > one.json
 twinrun scale --from one.json --json | cmp - one.json && echo "JSON reads back"
 "$PYTHON" - <<'END'
@@ -29,3 +29,8 @@ for p in j["points"]:
     assert n / 1000 < p["step_p50"]["value"] < n / 1000 + .05, p
 print([(x["workers"], x["runs"], x["classes"], x["equal"]) for x in j["results"]])
 END
+# The package carries the study: whoever has it draws the same curve; what is no study is not packed.
+twinrun pack "$(ls -d gone/runs/* | head -1)" --study one.json -o packed > /dev/null && twinrun verify packed | head -1 | cut -c1-10
+twinrun scale --from packed | diff - again && twinrun scale --from packed --html page.html > /dev/null && grep -c 'How much faster do more workers make it' page.html
+echo '{}' > none.json; twinrun pack "$(ls -d gone/runs/* | head -1)" --study none.json -o other; echo "exit $?"; ls -d other
+twinrun scale --from one.json --html nowhere/page.html; echo "exit $?"
