@@ -2,9 +2,9 @@
 /* twinrun lab: how far do runs wander here, what do the switches buy, and what do they cost? */
 #include "lab.h"
 
-#include "capture.h"
 #include "interrupt.h"
 #include "json.h"
+#include "page.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -21,14 +21,18 @@
 static const struct tw_option options[] = {
     {"torch", 't', TW_OPT_FLAG, NULL, NULL, "Job", "the PyTorch example that comes with twinrun, in place of the trainer in C", FIELD(torch)},
     {"python", 0, TW_OPT_FILE, "PYTHON", NULL, "Job", "the interpreter for --torch; python3 or python of PATH unless given", FIELD(python)},
+    {"device", 0, TW_OPT_STRING, "DEVICE", NULL, "Job", "for --torch: cpu, or cuda where there is a GPU", FIELD(device)},
     {"weights", 'w', TW_OPT_FILE, "FILE", NULL, "Job", "the file to which the job writes its final weights (.pt, .safetensors, .npz, .npy); unless given, the one that it writes", FIELD(weights)},
+    TW_DATA_OPTION(FIELD(data)),
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in scratch copies of the working folder", FIELD(fresh_dir)},
-    {"step", 's', TW_OPT_STRING, "LIST", "all", "Runs", "only these steps: noise, determinism; separated by commas", FIELD(steps)},
+    {"step", 's', TW_OPT_STRING, "LIST", "all", "Runs", "only these: noise, determinism, cost, config; separated by commas", FIELD(steps)},
     {"runs", 'n', TW_OPT_COUNT, "K", "10", "Runs", "runs of the noise floor: K/2 pairs", FIELD(runs), 2, 1000},
+    {"pairs", 0, TW_OPT_COUNT, "N", "5", "Runs", "pairs of a free and a pinned run, whose times are compared; fewer than 5 do not count", FIELD(pairs), 2, 1000},
     {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Runs", "factors held still in every run, such as seeds: seed.torch,seed.numpy", FIELD(pin)},
     {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Runs", "factors of your own, in TOML", FIELD(factor_file)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.lab/1", FIELD(json)},
+    TW_HTML_OPTION(tw_lab_args, html),
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress, no line for each run", FIELD(quiet)},
     {NULL},
 };
@@ -50,57 +54,7 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* ---- the job */
-
-static char **copy_words(const char *const *words, size_t *count)
-{
-    *count = 0;
-    while (words[*count])
-        ++*count;
-    char **out = tw_calloc(*count + 1, sizeof *out);
-    for (size_t i = 0; out && i < *count; i++)
-        out[i] = tw_strdup(words[i]);
-    return out;
-}
-
-static int missing(const char *what)
-{
-    tw_say("lab: %s was not found; install twinrun again, or give a command of yours: twinrun lab -- python train.py", what);
-    return TW_EXIT_TROUBLE;
-}
-
-/* One of the two jobs that come with twinrun, as a person would type it. -1, or the exit code. */
-static int embedded(struct tw_lab *lab)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_parts parts;
-    if (twin_parts_find(&parts, &err) != 0)
-        return tw_trouble(&err, "lab");
-    const char *folder = parts.workloads_dir;
-    char *program = folder ? tw_path_join(folder, lab->args.torch ? "cnn.py" : "trainer") : NULL, *python = lab->args.torch ? tw_find_python(lab->args.python) : NULL;
-    char *weights = tw_path_join(lab->folder, lab->args.torch ? "model.pt" : "model.safetensors");
-    const char *const c[] = {program, "--seed", "1", "--steps", "200", "--lr", "0.3", "--quiet", "--checkpoint", weights, NULL};
-    const char *const torch[] = {python, program, "--steps", "40", "--checkpoint", weights, NULL};
-    int rc = -1;
-    if (!program || access(program, R_OK) != 0) {
-        rc = missing(lab->args.torch ? "the PyTorch example (cnn.py)" : "the trainer in C");
-    } else {
-        lab->argv = copy_words(lab->args.torch ? torch : c, &lab->argc);
-        lab->weights = tw_strdup(weights);
-        if (!lab->args.torch && !lab->args.factor_file)
-            lab->factor_file = tw_path_join(folder, "lab.toml");
-        if (!lab->argv || !lab->weights)
-            rc = tw_trouble(NULL, "lab: no memory");
-    }
-    lab->name = lab->args.torch ? "a small PyTorch CNN (workloads/cnn.py)" : "the trainer in C (workloads/trainer.c)";
-    lab->wanders = lab->args.torch ? "a table's gradient is a sum over many duplicate indices, which two threads add in the order in which they come"
-                                   : "four threads add their gradients in the order in which they finish, and float addition is not associative";
-    tw_free(weights);
-    tw_free(program);
-    tw_free(python);
-    twin_parts_free(&parts);
-    return rc;
-}
+/* ---- what is made ready */
 
 /* <home>/labs/1, 2, 3, ...: the next one that is not there. As short as a name can be: it stands in the command. */
 static char *new_folder(const char *home, struct twin_error *err)
@@ -121,23 +75,13 @@ static char *new_folder(const char *home, struct twin_error *err)
     return folder;
 }
 
-static int choose_job(struct tw_lab *lab, const struct tw_operands *job)
-{
-    if (!job->count)
-        return embedded(lab);
-    if (lab->args.torch)
-        return tw_bad_use("lab", "expected either --torch or -- COMMAND, found both");
-    lab->argv = copy_words((const char *const *)job->items, &lab->argc);
-    lab->name = "a job of yours";
-    lab->weights = lab->args.weights ? tw_strdup(lab->args.weights) : NULL;
-    return lab->argv ? -1 : tw_trouble(NULL, "lab: no memory");
-}
-
 /* ---- the steps */
 
 static const struct { const char *id, *title, *question; int (*make)(struct tw_lab *, struct tw_lab_step *, struct twin_error *); } steps[TW_LAB_STEPS] = {
     [TW_LAB_STEP_NOISE] = {"noise", "NOISE FLOOR", "The same seed, the same command: how far apart do two runs end?", tw_lab_noise},
     [TW_LAB_STEP_PINS] = {"determinism", "DETERMINISM ON", "The same command, all held still that can be: are same-seed runs equal now?", tw_lab_pins},
+    [TW_LAB_STEP_COST] = {"cost", "COST AND CATALOGUE", "What does it cost, which switch costs it, and which operations wander here?", tw_lab_cost},
+    [TW_LAB_STEP_CONFIG] = {"config", "CONTENT-ADDRESSED RUN", "Is the configuration one number, and what is known of the run besides?", tw_lab_config},
 };
 
 static int choose_steps(struct tw_lab *lab)
@@ -155,7 +99,7 @@ static int choose_steps(struct tw_lab *lab)
         while (i < TW_LAB_STEPS && (strlen(steps[i].id) != n || strncmp(steps[i].id, at, n) != 0))
             i++;
         if (i == TW_LAB_STEPS)
-            return tw_bad_use("lab", "--step: expected all, or some of noise, determinism with commas between them, found \"%s\"", lab->args.steps);
+            return tw_bad_use("lab", "--step: expected all, or some of noise, determinism, cost, config with commas between them, found \"%s\"", lab->args.steps);
         lab->step[i].wanted = true;
         if (!at[n])
             break;
@@ -167,6 +111,9 @@ static int choose_steps(struct tw_lab *lab)
 static int prepare(struct tw_lab *lab, const struct tw_operands *job)
 {
     struct twin_error err = TWIN_ERROR_INIT;
+    int rc = tw_page_check("lab", lab->args.html);
+    if (rc != 0)
+        return rc;
     lab->home = tw_home_for_runs(lab->args.home, "lab");
     if (!lab->home)
         return TW_EXIT_TROUBLE;
@@ -175,7 +122,7 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
     tw_free(shown);
     if (!lab->folder)
         return tw_trouble(&err, "lab: no folder for the results");
-    int rc = choose_job(lab, job);
+    rc = tw_lab_choose_job(lab, job);
     if (rc >= 0)
         return rc;
     if (!lab->factor_file && lab->args.factor_file)
@@ -194,6 +141,8 @@ static void complete_command(const struct tw_lab *lab, struct tw_lab_step *s, en
     const char *file = lab->factor_file;
     if (which == TW_LAB_STEP_NOISE)
         made = tw_printf("twinrun check --runs %llu -- %s", (unsigned long long)lab->args.runs, job ? job : "");
+    else if (which == TW_LAB_STEP_CONFIG)
+        made = s->command && *s->command ? tw_printf("twinrun digest --config %s", s->command) : tw_printf("twinrun digest --argv -- %s", job ? job : "");
     else
         made = tw_printf("twinrun run %s%s%s -- %s", s->command ? s->command : "--pin all", file ? " --factor-file " : "", file ? file : "", job ? job : "");
     tw_free(s->command);
@@ -215,10 +164,11 @@ static int experiment(struct tw_lab *lab)
         complete_command(lab, s, (enum tw_lab_which)i);
         lab->interrupted |= tw_interrupted();
         if (lab->interrupted)
-            tw_lab_decide(s, TW_LAB_NOT_DONE, "interrupted");
+            tw_lab_decide(s, TW_LAB_NOT_DONE, "interrupted after %llu runs in all: too early to say", (unsigned long long)lab->made);
         tw_lab_print_step(lab, s);
     }
-    return tw_lab_report(lab);
+    const int page = lab->args.html ? tw_lab_page(lab) : 0, rc = tw_lab_report(lab);
+    return page ? page : rc;
 }
 
 static int json_error(int code)
@@ -245,6 +195,7 @@ static void fini(struct tw_lab *lab)
     tw_free(lab->spool);
     tw_free(lab->weights);
     tw_free(lab->factor_file);
+    tw_free(lab->pins);
     tw_free(lab->folder);
     tw_free(lab->home);
 }
@@ -280,6 +231,10 @@ const struct tw_command tw_command_lab = {
     "a job that repeats itself is quiet.\n\n"
     "Determinism on: the same command with every pin of twinrun factors that applies; those that took effect are listed. Same-seed runs must now end with losses less "
     "than 1e-6 and weights less than 1e-5 apart; whether they are equal bit for bit is said.\n\n"
+    "Cost and catalogue: pairs of a free and a pinned run in drawn order give the cost in percent, with an interval; then each pin alone; then, for a job in Python, which "
+    "operations of its PyTorch wander here, have a slower way, or raise. Pairs during which other programs used the processors are repeated.\n\n"
+    "Content-addressed run: the hash of the configuration must repeat, must not change with the order of keys and the form of the file, and must change with every value; a "
+    "checklist of the evidence for code, data, environment, configuration, random state and hardware is written for CI; what no such hash can catch is said with this machine's own values.\n\n"
     "Without a command the job is a small trainer in C that comes with twinrun and is known to wander.",
     options,
     TW_OPERANDS_JOB,

@@ -2,8 +2,8 @@
 #ifndef TW_CMD_LAB_H
 #define TW_CMD_LAB_H
 /*
- * Inside of twinrun lab: lab.c (options, the job, order of events), lab_runs.c (one run with all that is measured of it), lab_noise.c and
- * lab_pins.c (the first two steps), lab_report.c (what is printed and written).
+ * Inside of twinrun lab: lab.c (options, order of events), lab_job.c (what is run), lab_runs.c (one run with all that is measured of it);
+ * the steps: lab_noise.c, lab_pins.c, lab_cost.c with lab_ops.c, lab_config.c; lab_report.c (what is printed and written).
  */
 #include "data.h"
 #include "options.h"
@@ -26,8 +26,9 @@
 #define TW_LAB_CONFIDENCE 0.95
 
 struct tw_lab_args {
-    const char *home, *pin, *factor_file, *weights, *python, *steps;
-    uint64_t runs, pairs, time_limit;
+    const char *home, *pin, *factor_file, *weights, *python, *device, *steps, *html;
+    uint64_t runs, pairs;
+    struct tw_strings data;
     bool torch, fresh_dir, json, quiet;
 };
 
@@ -46,7 +47,7 @@ struct tw_lab_run {
 enum tw_lab_result { TW_LAB_NOT_DONE, TW_LAB_PASS, TW_LAB_QUIET, TW_LAB_FAIL, TW_LAB_OPEN };
 const char *tw_lab_result_name(enum tw_lab_result r); /* not-done|pass|quiet|fail|inconclusive */
 
-enum tw_lab_which { TW_LAB_STEP_NOISE, TW_LAB_STEP_PINS, TW_LAB_STEPS };
+enum tw_lab_which { TW_LAB_STEP_NOISE, TW_LAB_STEP_PINS, TW_LAB_STEP_COST, TW_LAB_STEP_CONFIG, TW_LAB_STEPS };
 
 /* One page: what was asked, what came out. */
 struct tw_lab_step {
@@ -71,11 +72,16 @@ struct tw_lab {
     struct tw_data data;         /* verified before the first run */
     struct twin_factors factors;
     struct tw_lab_world natural; /* what --pin holds still in every run; else empty */
+    char *pins;                  /* of the second step, as --pin takes them, without those under which the job fails; NULL: not made */
     uint64_t made;               /* runs so far */
     double expected_s;           /* of the longest natural run; 0: none yet */
     bool interrupted, failed;    /* failed: the job does, as it is */
     struct tw_lab_step step[TW_LAB_STEPS];
 };
+
+/* ---- lab_job.c */
+/* The user's command, or one of the two jobs that come with twinrun, whose data are weighed first. -1, or the exit code after a complaint. */
+int tw_lab_choose_job(struct tw_lab *lab, const struct tw_operands *job);
 
 /* ---- lab_runs.c */
 /* list: as --pin; NULL: nothing. 0, or the error. */
@@ -89,9 +95,13 @@ int tw_lab_gap(const struct tw_lab_run *a, const struct tw_lab_run *b, struct tw
 /* Of the runs of a job: the last line that it printed to stderr. malloc'ed; NULL: none. */
 char *tw_lab_last_words(const struct twin_run *r);
 
-/* ---- lab_noise.c, lab_pins.c: the steps. 0, or an error of ours: then the lab ends. */
+/* ---- the steps. 0, or an error of ours: then the lab ends. */
 int tw_lab_noise(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);
 int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);
+int tw_lab_cost(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);
+int tw_lab_config(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);
+/* ---- lab_ops.c: part of the cost step */
+int tw_lab_ops(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);
 
 /* Several runs of one world, kept until they have been compared. */
 struct tw_lab_set { struct tw_lab_run *run; size_t count; };
@@ -117,4 +127,7 @@ void tw_lab_print_step(const struct tw_lab *lab, const struct tw_lab_step *s);
 /* Prints the end or the JSON, writes lab.json into the folder. Returns the exit code. */
 int tw_lab_report(const struct tw_lab *lab);
 int tw_lab_exit(const struct tw_lab *lab);
+
+/* ---- lab_page.c: --html. 0, or the exit code after a complaint */
+int tw_lab_page(const struct tw_lab *lab);
 #endif

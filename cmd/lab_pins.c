@@ -207,6 +207,7 @@ int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
     }
     json_object_set_new(s->json, "runs", tw_lab_runs_json(&set));
     s->command = tw_printf("--pin %s", list.data);
+    lab->pins = tw_strdup(list.data);
     tw_lab_set_free(&set);
     tw_lab_world_free(&w);
     tw_buf_free(&list);

@@ -4,7 +4,7 @@
 Grey levels go through a learned table (256 levels x 4 channels) before the convolutions. The table's gradient is a sum
 over many duplicate indices: with two threads or more, PyTorch adds them in the order in which they arrive.
 
-usage: cnn.py [--steps N] [--batch N] [--deterministic] [--data FOLDER] [--checkpoint FILE]
+usage: cnn.py [--steps N] [--batch N] [--lr RATE] [--device cpu|cuda] [--deterministic] [--data FOLDER] [--checkpoint FILE]
 """
 import argparse
 import os
@@ -44,6 +44,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--data", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "data"))
     parser.add_argument("--checkpoint")
@@ -55,14 +57,14 @@ def main():
     images = read_idx(os.path.join(args.data, "train-images-idx3-ubyte")).long()
     labels = read_idx(os.path.join(args.data, "train-labels-idx1-ubyte")).long()
     loader = DataLoader(TensorDataset(images, labels), batch_size=args.batch, shuffle=True, drop_last=True)
-    model, loss_of = Net(), nn.CrossEntropyLoss()
-    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    model, loss_of = Net().to(args.device), nn.CrossEntropyLoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
 
     step = 0
     while step < args.steps:
         for pixels, target in loader:
             optimizer.zero_grad()
-            loss = loss_of(model(pixels), target)
+            loss = loss_of(model(pixels.to(args.device)), target.to(args.device))
             loss.backward()
             optimizer.step()
             if step % 10 == 0:

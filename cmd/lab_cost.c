@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Step 3: what the pins cost, all together and each, and (lab_ops.c) which operations wander here. */
+#include "lab.h"
+
+#include "json.h"
+#include "say.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAIRS_NEEDED = 5, PIN_ROUNDS = 3, PINS_MAX = 64 };
+#define OTHERS_MUCH 0.15 /* share of the processors that others may use before a pair counts as disturbed */
+#define COST_LEAST (-50.0)
+#define COST_MOST 300.0
+
+struct timing { double natural, pinned, others; bool pinned_first, disturbed; };
+
+/* Steps are what is timed, where there are any: what a job does once, such as loading its libraries, is no cost of a step. */
+static double seconds_of(const struct tw_lab_run *r, bool by_steps)
+{
+    return by_steps ? r->ends.loop_s : r->run->wall_s;
+}
+
+static bool ended_well(const struct tw_lab_run *r)
+{
+    return r->run && r->run->outcome == TWIN_RUN_EXITED && r->run->exit_code == 0;
+}
+
+/* Drawn order: splitmix64 of a counter, so that the order is the same in every lab and no part of a machine's rhythm. */
+static bool coin(uint64_t *state)
+{
+    return tw_mix64(++*state) & 1;
+}
+
+/* ---- pairs */
+
+struct costing {
+    struct tw_lab *lab;
+    struct tw_lab_step *s;
+    struct tw_lab_world *all;
+    struct timing *pair;
+    size_t pairs, wanted, most;
+    bool by_steps, failed;
+    uint64_t drawn;
+    struct twin_world_effect *effect; /* of each setting of `all`, as the first pinned run showed it */
+};
+
+/* One run of which only its time is kept. NaN: it did not end well, and the step says so. */
+static int time_one(struct costing *c, const struct tw_lab_world *w, const char *title, double *seconds, double *others, struct twin_error *err)
+{
+    struct tw_lab_run r;
+    *seconds = NAN;
+    int rc = tw_lab_run(c->lab, w, TWIN_LEVEL_STEPS, title, &r, err);
+    if (rc == 0 && !c->lab->interrupted && !ended_well(&r)) {
+        char *words = tw_lab_last_words(r.run);
+        tw_lab_decide(c->s, TW_LAB_OPEN, "not measured: the job fails%s%s%s", w == c->all ? " under the pins" : "", words ? ": " : "", words ? words : "");
+        tw_free(words);
+        c->failed = true;
+    } else if (rc == 0 && !c->lab->interrupted) {
+        if (c->pairs == 0 && !c->effect && w != c->all)
+            c->by_steps = isfinite(r.ends.loop_s);
+        if (w == c->all && !c->effect)
+            rc = twin_world_effects(&w->world, r.run, &c->effect, err);
+        *seconds = seconds_of(&r, c->by_steps);
+        *others = isnan(r.others) ? NAN : r.others;
+    }
+    tw_lab_run_free(&r);
+    return rc;
+}
+
+static bool stop(const struct costing *c)
+{
+    return c->lab->interrupted || c->failed;
+}
+
+static size_t calm(const struct costing *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->pairs; i++)
+        n += !c->pair[i].disturbed;
+    return n;
+}
+
+/* As many pairs as asked for without much of others' work, or up to twice as many in all: then the interval is as wide as the neighbours make it. */
+static int make_pairs(struct costing *c, struct twin_error *err)
+{
+    int rc = 0;
+    while (rc == 0 && !stop(c) && calm(c) < c->wanted && c->pairs < c->most) {
+        struct timing t = {.pinned_first = c->pairs > 0 && coin(&c->drawn)};
+        double others[2] = {NAN, NAN};
+        char title[64];
+        for (int k = 0; k < 2 && rc == 0 && !stop(c); k++) {
+            const bool pinned = (k == 0) == t.pinned_first;
+            snprintf(title, sizeof title, "cost     pair %zu %-8s", c->pairs + 1, pinned ? "pinned" : "free");
+            rc = time_one(c, pinned ? c->all : &c->lab->natural, title, pinned ? &t.pinned : &t.natural, &others[k], err);
+        }
+        if (rc != 0 || stop(c))
+            break;
+        t.others = fmax(others[0], others[1]);
+        t.disturbed = t.others > OTHERS_MUCH;
+        c->pair[c->pairs++] = t;
+    }
+    return rc;
+}
+
+/* Ratios of the calm pairs where there are enough of them, else of all. */
+static size_t ratios(const struct costing *c, double *x, bool *all)
+{
+    size_t n = 0;
+    *all = calm(c) < c->wanted;
+    for (size_t i = 0; i < c->pairs; i++)
+        if (*all || !c->pair[i].disturbed)
+            x[n++] = c->pair[i].pinned / c->pair[i].natural;
+    return n;
+}
+
+static double percent(double ratio)
+{
+    return 100 * (ratio - 1);
+}
+
+/* ---- each pin alone */
+
+struct alone { const struct twin_factor *factor; double ratio[PIN_ROUNDS]; size_t rounds; bool failed; struct twin_estimate cost; };
+
+/* A round: the job free, then with each pin alone, in drawn order; a pin's time is compared with that of its round. */
+static int time_each(struct costing *c, struct alone *pin, size_t count, struct twin_error *err)
+{
+    int rc = 0;
+    for (size_t round = 0; round < PIN_ROUNDS && rc == 0 && !stop(c); round++) {
+        size_t order[PINS_MAX];
+        double free_s, others;
+        char title[64];
+        for (size_t i = 0; i < count; i++) {
+            const size_t k = (size_t)(tw_mix64(++c->drawn) % (i + 1));
+            order[i] = order[k];
+            order[k] = i;
+        }
+        snprintf(title, sizeof title, "each pin round %zu free", round + 1);
+        rc = time_one(c, &c->lab->natural, title, &free_s, &others, err);
+        for (size_t i = 0; i < count && rc == 0 && !stop(c); i++) {
+            struct alone *a = &pin[order[i]];
+            struct tw_lab_world w;
+            double seconds;
+            if (a->failed)
+                continue;
+            char *list = tw_printf("%s%s%s", c->lab->args.pin ? c->lab->args.pin : "", c->lab->args.pin ? "," : "", a->factor->id);
+            rc = list ? tw_lab_world(c->lab, list, &w, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+            tw_free(list);
+            if (rc != 0)
+                break;
+            snprintf(title, sizeof title, "each pin round %zu %s", round + 1, a->factor->id);
+            rc = time_one(c, &w, title, &seconds, &others, err);
+            a->failed = c->failed;
+            c->failed = false;
+            if (!a->failed)
+                a->ratio[a->rounds++] = seconds / free_s;
+            tw_lab_world_free(&w);
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        pin[i].cost = twin_stats_log_mean_interval(pin[i].ratio, pin[i].rounds, TW_LAB_CONFIDENCE);
+    return rc;
+}
+
+/* Dearest first. */
+static int by_cost(const void *a, const void *b)
+{
+    const double x = ((const struct alone *)a)->cost.value, y = ((const struct alone *)b)->cost.value;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static json_t *alone_json(const struct alone *a)
+{
+    json_t *ratios_list = json_array();
+    for (size_t i = 0; i < a->rounds; i++)
+        json_array_append_new(ratios_list, tw_json_number(a->ratio[i]));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "id", a->factor->id, "ratios", ratios_list, "cost_pct", tw_json_number(percent(a->cost.value)), "low",
+                     tw_json_number(percent(a->cost.interval.low)), "high", tw_json_number(percent(a->cost.interval.high)), "fails", a->failed);
+}
+
+/* A variable that arrived is in force, whether anything reads it or not: what only Python reads is not timed in a job without. */
+static bool acts(const struct tw_lab *lab, const struct twin_factor *f)
+{
+    return !f->needs || tw_starts(tw_base_name(lab->argv[0]), "python");
+}
+
+static int each_pin(struct costing *c, struct twin_error *err)
+{
+    struct alone pin[PINS_MAX] = {0};
+    struct tw_buf dear = {0}, rest = {0};
+    size_t count = 0;
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->all->world.count && count < PINS_MAX; i++)
+        if (c->effect && c->effect[i].effect == TWIN_EFFECT_IN_FORCE && acts(c->lab, c->all->world.setting[i].factor))
+            pin[count++].factor = c->all->world.setting[i].factor;
+    int rc = count ? time_each(c, pin, count, err) : 0;
+    qsort(pin, count, sizeof *pin, by_cost);
+    for (size_t i = 0; i < count && rc == 0 && !stop(c); i++) {
+        const struct twin_estimate *e = &pin[i].cost;
+        if (e->interval.low > 1 || e->interval.high < 1)
+            tw_buf_printf(&dear, "%s%s %+.0f%% (%+.0f to %+.0f)", dear.len ? ", " : "", pin[i].factor->id, percent(e->value), percent(e->interval.low), percent(e->interval.high));
+        else
+            tw_buf_printf(&rest, "%s%s %+.0f%% (%+.0f to %+.0f)", rest.len ? ", " : "", pin[i].factor->id, percent(e->value), percent(e->interval.low), percent(e->interval.high));
+        json_array_append_new(list, alone_json(&pin[i]));
+    }
+    if (dear.len)
+        tw_lab_line(c->s, "each pin", "%s", dear.data);
+    if (rest.len)
+        tw_lab_line(c->s, "not shown", "that they cost or gain time, in %d rounds: %s", PIN_ROUNDS, rest.data);
+    json_object_set_new(c->s->json, "cost_per_pin", list);
+    tw_buf_free(&dear);
+    tw_buf_free(&rest);
+    return rc;
+}
+
+/* ---- the step */
+
+static json_t *timings_json(const struct costing *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->pairs; i++)
+        json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:o, s:b}", "free_s", tw_json_number(c->pair[i].natural), "pinned_s", tw_json_number(c->pair[i].pinned), "first",
+                                              c->pair[i].pinned_first ? "pinned" : "free", "others", tw_json_number(c->pair[i].others), "disturbed", c->pair[i].disturbed));
+    return list;
+}
+
+/* The figure, and the same by another way from the same times: the ratio of the sums must lie in the ratios' range. */
+static void judge(struct costing *c)
+{
+    double x[2 * 1000], free_s = 0, pinned_s = 0, worst = 0, least = INFINITY, most = 0;
+    bool all;
+    const size_t n = ratios(c, x, &all), disturbed = c->pairs - calm(c);
+    const struct twin_estimate e = twin_stats_log_mean_interval(x, n, TW_LAB_CONFIDENCE);
+    for (size_t i = 0, k = 0; i < c->pairs; i++) {
+        worst = fmax(worst, isnan(c->pair[i].others) ? 0 : c->pair[i].others);
+        if (!all && c->pair[i].disturbed)
+            continue;
+        free_s += c->pair[i].natural;
+        pinned_s += c->pair[i].pinned;
+        least = fmin(least, x[k]);
+        most = fmax(most, x[k++]);
+    }
+    const double pct = percent(e.value), check = percent(pinned_s / free_s);
+    const bool agrees = pinned_s / free_s >= least && pinned_s / free_s <= most, sane = pct >= COST_LEAST && pct <= COST_MOST;
+    tw_lab_line(c->s, "cost", "%+.1f%%, 95%% interval %+.1f%% to %+.1f%% (%zu pairs in drawn order; %s)", pct, percent(e.interval.low), percent(e.interval.high), n,
+                c->by_steps ? "from the end of the first step to that of the last" : "whole runs: no steps were seen");
+    tw_lab_line(c->s, "checked", "all times together give %+.1f%%: %.2f s free, %.2f s pinned", check, free_s, pinned_s);
+    if (disturbed)
+        tw_lab_line(c->s, "neighbours", "others used up to %.0f%% of the processors in %zu of %zu pairs; %s", 100 * worst, disturbed, c->pairs,
+                    all ? "no calm ones came, so that all count, and the interval is as wide as that makes it" : "those were repeated and do not count");
+    json_object_set_new(c->s->json, "determinism_cost_pct", json_pack("{s:o, s:o, s:o, s:f, s:I}", "value", tw_json_number(pct), "low", tw_json_number(percent(e.interval.low)), "high",
+                                                                       tw_json_number(percent(e.interval.high)), "confidence", TW_LAB_CONFIDENCE, "pairs", (json_int_t)n));
+    json_object_set_new(c->s->json, "cross_check_pct", tw_json_number(check));
+    json_object_set_new(c->s->json, "bounds_pct", json_pack("[f, f]", COST_LEAST, COST_MOST));
+    json_object_set_new(c->s->json, "neighbours", json_pack("{s:I, s:f, s:b}", "disturbed", (json_int_t)disturbed, "worst", worst, "all_count", all));
+    json_object_set_new(c->s->json, "timed", json_string(c->by_steps ? "steps" : "runs"));
+    if (!sane)
+        tw_lab_decide(c->s, TW_LAB_FAIL, "%+.0f%% lies outside %.0f%% to +%.0f%%: that is no cost of switches, something else is timed here", pct, COST_LEAST, COST_MOST);
+    else if (n < PAIRS_NEEDED)
+        tw_lab_decide(c->s, TW_LAB_OPEN, "%zu pairs are too few: at least %d are needed (--pairs)", n, PAIRS_NEEDED);
+    else if (!agrees)
+        tw_lab_decide(c->s, TW_LAB_FAIL, "the figure and the times it comes from do not agree");
+    else
+        tw_lab_decide(c->s, TW_LAB_PASS, "%s", e.interval.low > 1 ? "determinism costs time here" : e.interval.high < 1 ? "pinned runs are faster here" : "no cost was shown: the interval holds 0");
+}
+
+int tw_lab_cost(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err)
+{
+    struct tw_lab_world all;
+    char *list = lab->pins ? tw_strdup(lab->pins) : tw_printf("%s%sall", lab->args.pin ? lab->args.pin : "", lab->args.pin ? "," : "");
+    int rc = list ? tw_lab_world(lab, list, &all, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    if (rc != 0) {
+        tw_free(list);
+        return rc;
+    }
+    struct costing c = {.lab = lab, .s = s, .all = &all, .wanted = (size_t)lab->args.pairs, .most = 2 * (size_t)lab->args.pairs};
+    c.pair = tw_calloc(c.most, sizeof *c.pair);
+    s->json = json_object();
+    rc = c.pair ? make_pairs(&c, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu pairs", c.most);
+    if (rc == 0 && !stop(&c))
+        judge(&c);
+    json_object_set_new(s->json, "timings", timings_json(&c));
+    const enum tw_lab_result result = s->result;
+    if (rc == 0 && !stop(&c))
+        rc = each_pin(&c, err);
+    if (rc == 0 && !stop(&c))
+        rc = tw_lab_ops(lab, s, err);
+    s->result = result == TW_LAB_NOT_DONE ? s->result : result;
+    s->command = tw_printf("--pin %s --cost", list);
+    twin_world_effects_free(c.effect, all.world.count);
+    tw_free(c.pair);
+    tw_lab_world_free(&all);
+    tw_free(list);
+    return rc;
+}
