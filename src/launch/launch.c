@@ -340,8 +340,10 @@ static int start_job(struct launch *l, const sigset_t *wanted)
         job->input.child_fd = -1;
     }
     tw_tree_set_main(job->tree, job->spawn.pid, l->o->argv);
-    if (l->o->agents && !l->o->no_telemetry)
+    if (l->o->agents && !l->o->no_telemetry) {
         job->host = tw_host_open(l->run->dir, job->spawn.pid, job->start_ns);
+        job->gpus = tw_gpus_start(l->run->dir);
+    }
     if (l->watched && l->o->watcher->started)
         l->o->watcher->started(l->o->watcher->user, job->spawn.pid);
     return 0;
@@ -504,6 +506,7 @@ static int run_job(struct launch *l, const sigset_t *wanted)
         if (rc)
             return rc;
         tw_supervise(job);
+        tw_gpus_stop(job->gpus);
     }
     tw_input_close(&job->input, l->run);
     return collect(l);

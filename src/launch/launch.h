@@ -13,7 +13,7 @@
  *   files.c      which files the job wrote          scratch.c    a copy of the working folder
  *   own.c        our own signals and descriptors    progress.c   the agents' progress file
  *   run_save.c, run_load.c, home.c                  the run folder
- *   host.c       counters of the machine
+ *   host.c, gpus.c  counters of the machine
  *   redact.c     secrets out of what is written     (what is one: base/secret.c)
  *
  * Order of events, which the rest relies on: everything that can fail for our own reasons (folder, streams, snapshot,
@@ -205,6 +205,10 @@ struct tw_host *tw_host_open(const char *run_dir, pid_t job, uint64_t now);
 void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool last); /* when it is due, or the last time */
 uint64_t tw_host_due_ns(const struct tw_host *h);
 void tw_host_close(struct tw_host *h);
+/* gpus.c: a thread that samples until it is stopped. NULL: it could not be started; stop takes it. */
+struct tw_gpus;
+struct tw_gpus *tw_gpus_start(const char *run_dir);
+void tw_gpus_stop(struct tw_gpus *g);
 
 /* ---- files (files.c, scratch.c) */
 enum { TW_FILES_MAX = 20000, TW_FILES_DEPTH = 16 };
@@ -245,6 +249,7 @@ struct tw_job {
     struct tw_input input;
     struct tw_tree *tree;
     struct tw_host *host;    /* NULL: no telemetry */
+    struct tw_gpus *gpus;
     int progress_fd, signal_fd;
     uint64_t start_ns, end_ns;
     int exec_errno;          /* of a failed exec */

@@ -11,7 +11,7 @@
 #define SHUFFLES 999
 #define ALPHA .01
 #define NOISES 4.        /* how many times the run's own unrest */
-#define SLOWER_MIN .05
+#define SLOWER_MIN .1
 #define SEED 0x6469707331ull
 
 /* ---- blocks */

@@ -2,6 +2,7 @@
 /*
  * The job of tests/agents/test_telemetry.py: equal steps for a while, with what the test does to it from outside.
  *   --seconds S        how long (2)                     --spin N       iterations of arithmetic in each step (1000000)
+ *   --steps N          so many steps instead; prints processor time and elapsed time of them (bench/telemetry.py)
  *   --port P --bytes B each step asks a server on this machine for B bytes
  *   --workers W        threads that share --share-us of waiting in each step (none)
  *   --then W --at-ms T another number of them from then on
@@ -24,8 +25,8 @@
 
 enum { WORKERS_MAX = 64 };
 
-static struct { double seconds; long spin, port, bytes, workers, share_us, then, at_ms, train, last_bit_at, bit; bool hog; } plan = {
-    2, 1000000, 0, 0, 0, 4000, 0, -1, 0, 0, 0, false};
+static struct { double seconds; long spin, port, bytes, workers, share_us, then, at_ms, steps, train, last_bit_at, bit; bool hog; } plan = {
+    2, 1000000, 0, 0, 0, 4000, 0, -1, 0, 0, 0, 0, false};
 static pthread_barrier_t begin, end;
 static _Atomic long working; /* threads at work; the others leave */
 
@@ -40,7 +41,7 @@ static void read_plan(int argc, char **argv)
 {
     struct { const char *name; long *value; } longs[] = {{"--spin", &plan.spin},       {"--port", &plan.port}, {"--bytes", &plan.bytes}, {"--workers", &plan.workers},
                                                          {"--share-us", &plan.share_us}, {"--then", &plan.then}, {"--at-ms", &plan.at_ms},
-                                                         {"--train", &plan.train},     {"--last-bit-at", &plan.last_bit_at}, {"--bit", &plan.bit}};
+                                                         {"--steps", &plan.steps}, {"--train", &plan.train},     {"--last-bit-at", &plan.last_bit_at}, {"--bit", &plan.bit}};
     for (int i = 1; i < argc; i++) {
         plan.hog |= strcmp(argv[i], "--hog") == 0;
         if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
@@ -157,7 +158,8 @@ int main(int argc, char **argv)
     int fd = plan.port ? ask() : -1;
     if (plan.workers)
         hire(plan.workers);
-    for (bool moved = false; now_s() < start + plan.seconds;) {
+    long done = 0;
+    for (bool moved = false; plan.steps ? done < plan.steps : now_s() < start + plan.seconds; done++) {
         x = arithmetic(x, plan.spin);
         if (fd >= 0)
             receive(fd);
@@ -172,6 +174,8 @@ int main(int argc, char **argv)
         twin_record("loss:loss", TWIN_F32, 0, NULL, NULL, &x, 0);
         twin_step();
     }
+    if (plan.steps)
+        printf("%.6f %.6f\n", (double)clock() / CLOCKS_PER_SEC, now_s() - start);
     twin_close();
     return 0;
 }

@@ -105,6 +105,32 @@ def test_several_ranks(tmp_path):
     assert found == ["0", "1", "2"]
 
 
+FAKE_NVML = """
+typedef void *device;
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = 2; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, device *d) { *d = (device)(long)(i + 1); return 0; }
+int nvmlDeviceGetUtilizationRates(device d, unsigned *v) { v[0] = (long)d == 1 ? 90 : 70; v[1] = 5; return 0; }
+int nvmlDeviceGetClockInfo(device d, int type, unsigned *v) { *v = type == 1 ? 1000 + 100 * (unsigned)(long)d : 0; return 0; }
+int nvmlDeviceGetPowerUsage(device d, unsigned *v) { *v = 300000; return 0; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(device d, unsigned long long *v) { *v = (long)d == 2 ? 0x20 : 1; return 0; }
+"""
+
+
+def test_gpus(tmp_path, monkeypatch):
+    """A stand-in for the driver's library with two GPUs, one held down by heat, and without a sensor for temperature."""
+    (tmp_path / "nvml.c").write_text(FAKE_NVML)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libnvidia-ml.so.1", tmp_path / "nvml.c"], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    twinrun(tmp_path, "record", "-q", "--", JOB, "--seconds", "1", "--spin", "400000")
+    folder = newest(tmp_path)
+    ((head, rows),) = table(folder / "telemetry" / "gpus")
+    assert head[1] == "gpus" and len(rows) >= 2
+    del rows[0]["t_ns"]
+    assert rows[0] == {"busy_percent": 80, "clock_mhz": 1100, "power_mw": 600000, "celsius": None, "slowed": 1}
+    assert json.loads(twinrun(tmp_path, "report", "--json", folder).stdout)["ranks"][0]["rows"] > 0
+
+
 # ---------------------------------------------------------------- what is done to a job
 
 class Server:
@@ -141,7 +167,7 @@ def make_group(name):
     try:
         os.mkdir(path)
         with open(path + "/cpu.shares", "w") as f:
-            f.write("20000")
+            f.write("262144")
         return path
     except OSError:
         return None

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counters of the machine's NVIDIA GPUs while the job runs: `telemetry/gpus` (docs/format/telemetry.md). A thread of its own: the driver's library may take
+ * a second to answer, or never does, and the event loop must go on. Where there is no such library the thread ends at once.
+ */
+#include "launch.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PERIOD_MS = 200, SPACING = 400, GPUS_MAX = 64, PATIENCE_MS = 500 };
+#define ROWS_DENSE 20000 /* as in agents/common/telemetry.c */
+#define ROW "%llu\t%s\t%s\t%s\t%s\t%s\n"
+
+typedef struct nvml_device *device;
+enum { SM_CLOCK = 1, DIE = 0 };
+/* Why clocks are held down: power cap, hardware slowdown, heat (software, hardware), power brake. Not: idle, or as set by somebody. */
+#define HELD_DOWN (0x4ull | 0x8 | 0x20 | 0x40 | 0x80)
+
+struct tw_gpus {
+    pthread_t thread;
+    atomic_bool stop;
+    char *path, host[256];
+    void *library;
+    device gpu[GPUS_MAX];
+    unsigned count;
+    int (*use)(device, unsigned *);                     /* two of them: GPU and memory, percent */
+    int (*clock)(device, int, unsigned *);
+    int (*power)(device, unsigned *);
+    int (*temperature)(device, int, unsigned *);
+    int (*reasons)(device, unsigned long long *);
+};
+
+/* NULL stays NULL: what an older driver does not have is not known. */
+#define LOOK_UP(g, field, name) *(void **)&(g)->field = dlsym((g)->library, name)
+
+static bool begin(struct tw_gpus *g)
+{
+    int (*init)(void), (*count)(unsigned *), (*at)(unsigned, device *);
+    g->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!g->library)
+        return false;
+    *(void **)&init = dlsym(g->library, "nvmlInit_v2");
+    *(void **)&count = dlsym(g->library, "nvmlDeviceGetCount_v2");
+    *(void **)&at = dlsym(g->library, "nvmlDeviceGetHandleByIndex_v2");
+    LOOK_UP(g, use, "nvmlDeviceGetUtilizationRates");
+    LOOK_UP(g, clock, "nvmlDeviceGetClockInfo");
+    LOOK_UP(g, power, "nvmlDeviceGetPowerUsage");
+    LOOK_UP(g, temperature, "nvmlDeviceGetTemperature");
+    LOOK_UP(g, reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+    unsigned n = 0;
+    if (!init || !count || !at || init() != 0 || count(&n) != 0)
+        return false;
+    for (unsigned i = 0; i < n && g->count < GPUS_MAX; i++)
+        if (at(i, &g->gpu[g->count]) == 0)
+            g->count++;
+    return g->count > 0;
+}
+
+static void number(char out[24], unsigned known, unsigned long long v)
+{
+    if (known)
+        snprintf(out, 24, "%llu", v);
+    else
+        memcpy(out, "-", 2);
+}
+
+static bool row(const struct tw_gpus *g, uint64_t now, bool head)
+{
+    unsigned long long used = 0, watts = 0, hottest = 0, slowest = ~0ull, slowed = 0, why;
+    unsigned n[5] = {0}, v, both[2];
+    for (unsigned i = 0; i < g->count; i++) {
+        device d = g->gpu[i];
+        if (g->use && g->use(d, both) == 0)
+            n[0]++, used += both[0];
+        if (g->clock && g->clock(d, SM_CLOCK, &v) == 0)
+            n[1]++, slowest = v < slowest ? v : slowest;
+        if (g->power && g->power(d, &v) == 0)
+            n[2]++, watts += v;
+        if (g->temperature && g->temperature(d, DIE, &v) == 0)
+            n[3]++, hottest = v > hottest ? v : hottest;
+        if (g->reasons && g->reasons(d, &why) == 0)
+            n[4]++, slowed |= (why & HELD_DOWN) != 0;
+    }
+    char cell[5][24], text[512];
+    number(cell[0], n[0], n[0] ? used / n[0] : 0);
+    number(cell[1], n[1], slowest);
+    number(cell[2], n[2], watts);
+    number(cell[3], n[3], hottest);
+    number(cell[4], n[4], slowed);
+    int used_bytes = head ? snprintf(text, sizeof text, "twinrun.telemetry/1\tgpus\t%.64s\nt_ns\tbusy_percent\tclock_mhz\tpower_mw\tcelsius\tslowed\n", g->host) : 0;
+    used_bytes += snprintf(text + used_bytes, sizeof text - (size_t)used_bytes, ROW, (unsigned long long)now, cell[0], cell[1], cell[2], cell[3], cell[4]);
+    int fd = open(g->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    bool ok = fd >= 0 && tw_write_all(fd, text, (size_t)used_bytes) == 0;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+static void *sample(void *user)
+{
+    struct tw_gpus *g = user;
+    uint64_t start = tw_monotonic_ns(), next = start;
+    bool head = true;
+    if (!begin(g))
+        return NULL;
+    while (!atomic_load(&g->stop)) {
+        uint64_t now = tw_monotonic_ns();
+        if (now >= next) {
+            if (!row(g, now, head))
+                return NULL;
+            head = false;
+            uint64_t spacing = (tw_monotonic_ns() - now) * SPACING, sparse = (now - start) / ROWS_DENSE;
+            spacing = spacing > PERIOD_MS * 1000000ull ? spacing : PERIOD_MS * 1000000ull;
+            next = now + (spacing > sparse ? spacing : sparse);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    return NULL; /* the library is not shut down, which can take longer than all the rest */
+}
+
+struct tw_gpus *tw_gpus_start(const char *run_dir)
+{
+    struct tw_gpus *g = tw_calloc(1, sizeof *g);
+    sigset_t all, kept;
+    if (!g)
+        return NULL;
+    g->path = tw_path_join(run_dir, "telemetry/gpus");
+    gethostname(g->host, sizeof g->host - 1);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &kept);
+    int failed = g->path ? pthread_create(&g->thread, NULL, sample, g) : ENOMEM;
+    pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    if (failed) {
+        tw_free(g->path);
+        tw_free(g);
+        return NULL;
+    }
+    return g;
+}
+
+void tw_gpus_stop(struct tw_gpus *g)
+{
+    struct timespec until;
+    if (!g)
+        return;
+    atomic_store(&g->stop, true);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += PATIENCE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_timedjoin_np(g->thread, NULL, &until) != 0) {
+        pthread_detach(g->thread); /* it hangs in the driver: what it holds stays its own */
+        return;
+    }
+    tw_free(g->path);
+    tw_free(g);
+}
