@@ -70,7 +70,7 @@ static int embedded(struct tw_lab *lab)
     char *program = folder ? tw_path_join(folder, lab->args.torch ? "cnn.py" : "trainer") : NULL, *python = lab->args.torch ? tw_find_python(lab->args.python) : NULL;
     char *data = folder ? data_of(folder) : NULL, *weights = tw_path_join(lab->folder, lab->args.torch ? "model.pt" : "model.safetensors");
     const char *const c[] = {program, "--seed", "1", "--steps", "200", "--lr", "0.3", "--quiet", "--checkpoint", weights, NULL};
-    const char *const torch[] = {python, program, "--steps", "120", "--lr", "0.005", "--data", data, "--checkpoint", weights, lab->args.device ? "--device" : NULL, lab->args.device, NULL};
+    const char *const torch[] = {python, program, "--steps", "80", "--lr", "0.005", "--data", data, "--checkpoint", weights, lab->args.device ? "--device" : NULL, lab->args.device, NULL};
     int rc = -1;
     if (!program || !data || access(program, R_OK) != 0) {
         rc = missing(lab->args.torch ? "the PyTorch example (cnn.py)" : "the trainer in C");

@@ -89,6 +89,7 @@ int tw_lab_page(const struct tw_lab *lab)
     twin_page_fact(p, "command", "%s", job ? job : "");
     twin_page_fact(p, "wanders", "%s", lab->wanders ? lab->wanders : "");
     twin_page_fact(p, "held still in every run", "%s", lab->args.pin ? lab->args.pin : "");
+    twin_page_fact(p, "measured with", "%s", lab->configuration ? lab->configuration : "");
     twin_page_fact(p, "runs", "%llu", (unsigned long long)lab->made);
     twin_page_fact(p, "numbers", "%s/lab.json", lab->folder);
     twin_page_facts_end(p);

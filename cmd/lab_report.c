@@ -146,8 +146,8 @@ static json_t *result_json(const struct tw_lab *lab, int code)
         json_array_append_new(steps, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:O*}", "step", s->id, "title", s->title, "question", s->question, "result", tw_lab_result_name(s->result),
                                                "why", tw_json_text(s->why ? s->why : ""), "yourself", tw_json_text(s->command ? s->command : ""), "measured", s->json));
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:{s:f, s:f, s:f, s:f}, s:o}", "schema", "twinrun.lab/1", "outcome", outcome, "workload", lab->name, "command", command, "held_still",
-                     lab->args.pin ? tw_json_text(lab->args.pin) : json_null(), "folder", tw_json_text(lab->folder), "runs_made", (json_int_t)lab->made, "bars", "noise", TW_LAB_NOISE,
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:{s:f, s:f, s:f, s:f}, s:o}", "schema", "twinrun.lab/1", "outcome", outcome, "workload", lab->name, "command", command, "held_still",
+                     lab->args.pin ? tw_json_text(lab->args.pin) : json_null(), "configuration", lab->configuration ? tw_json_text(lab->configuration) : json_null(), "folder", tw_json_text(lab->folder), "runs_made", (json_int_t)lab->made, "bars", "noise", TW_LAB_NOISE,
                      "same_loss", TW_LAB_SAME_LOSS, "same_l2", TW_LAB_SAME_L2, "confidence", TW_LAB_CONFIDENCE, "steps", steps);
 }
 
@@ -159,7 +159,9 @@ static void print_end(const struct tw_lab *lab, int code)
         count[lab->step[i].result] += lab->step[i].wanted;
         wanted += lab->step[i].wanted;
     }
-    printf("\n%s  %zu of %zu step%s pass", code == TW_EXIT_SAME ? "DONE" : code == TW_EXIT_INTERRUPTED ? "INTERRUPTED" : code == TW_EXIT_INCONCLUSIVE ? "OPEN" : "FAIL", count[TW_LAB_PASS], wanted, wanted == 1 ? "" : "s");
+    if (lab->configuration)
+        printf("\nmeasured: %s\n", lab->configuration);
+    printf("%s%s  %zu of %zu step%s pass", lab->configuration ? "" : "\n", code == TW_EXIT_SAME ? "DONE" : code == TW_EXIT_INTERRUPTED ? "INTERRUPTED" : code == TW_EXIT_INCONCLUSIVE ? "OPEN" : "FAIL", count[TW_LAB_PASS], wanted, wanted == 1 ? "" : "s");
     if (count[TW_LAB_QUIET])
         printf(", %zu quiet", count[TW_LAB_QUIET]);
     printf("; %s run%s, kept (twinrun ls); numbers in %s/lab.json\n", tw_human_count(lab->made, runs), lab->made == 1 ? "" : "s", lab->folder);

@@ -2,6 +2,7 @@
 /* One run of the lab: launched in a world, then all that is measured of it, and a copy of the weights that it wrote. */
 #include "lab.h"
 
+#include "configuration.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -201,6 +202,8 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
         return 0;
     if (w->world.count == lab->natural.world.count && out->run->wall_s > lab->expected_s)
         lab->expected_s = out->run->wall_s;
+    if (!lab->configuration && w->world.count == lab->natural.world.count)
+        lab->configuration = tw_configuration_of_world(out->run);
     rc = twin_ends_read(out->run, &out->ends, err);
     if (rc == 0)
         keep_weights(lab, &before, out);
