@@ -220,6 +220,26 @@ static void permutation_edges(void **state)
     tw_alloc_fail_at(0, false);
 }
 
+/* Values: scipy.stats.spearmanr's documented example (a tie in y), and Wikipedia's table of IQ and television. p: all orders of y counted. */
+static void rank_correlation(void **state)
+{
+    (void)state;
+    static const double x[] = {1, 2, 3, 4, 5}, y[] = {5, 6, 7, 8, 7}, level[] = {4, 4, 4, 4, 4};
+    static const double iq[] = {106, 100, 86, 101, 99, 103, 97, 113, 112, 110}, hours[] = {7, 27, 2, 50, 28, 29, 20, 12, 6, 17};
+    struct twin_permutation p, q;
+    assert_int_equal(twin_stats_spearman(x, y, 5, 100000, 1, TWIN_TWO_SIDED, &p), 0);
+    CLOSE(p.value, .8207826816681233);
+    NEAR(p.p, 16 / 120., .005);
+    assert_int_equal(twin_stats_spearman(x, y, 5, 100000, 1, TWIN_GREATER, &p), 0);
+    NEAR(p.p, 8 / 120., .004);
+    assert_int_equal(twin_stats_spearman(iq, hours, 10, 1000, 1, TWIN_TWO_SIDED, &p), 0);
+    CLOSE(p.value, -29 / 165.);
+    assert_int_equal(twin_stats_spearman(iq, hours, 10, 1000, 1, TWIN_TWO_SIDED, &q), 0);
+    assert_true(p.p == q.p);
+    assert_int_equal(twin_stats_spearman(x, level, 5, 1000, 1, TWIN_TWO_SIDED, &p), 0);
+    assert_true(isnan(p.value) && isnan(p.p));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +250,7 @@ int main(void)
         cmocka_unit_test(mice_permuted),
         cmocka_unit_test(permutations_are_uniform),
         cmocka_unit_test(permutation_edges),
+        cmocka_unit_test(rank_correlation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
