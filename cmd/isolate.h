@@ -120,6 +120,7 @@ struct tw_isolate_result {
     char **text;
     size_t text_count;
     struct tw_known known;   /* x.hint points into it */
+    struct twin_field field; /* x.field */
     struct twin_redactor *redactor; /* the page in the home is handed around: no text in it has a secret of the command in it */
     bool failed;             /* out of memory */
 };

@@ -208,6 +208,20 @@ static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
     }
 }
 
+/* How far the first natural run and the first that parted from it are apart. Without it the page has two pictures less. */
+static void draw_field(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, const struct twin_compare_options *how,
+                       uint32_t number)
+{
+    const struct twin_finding *f = c->first ? c->first->first : NULL;
+    struct twin_compare_options plain = *how;
+    plain.find_shift = false;
+    if (twin_compare_field(a, b, &plain, f && f->type <= TWIN_FINDING_ORDER ? f->step_a : UINT32_MAX, 0, &o->field, NULL) == 0 && o->field.rows) {
+        o->x.field = &o->field;
+        o->x.field_runs[0] = o->x.natural[0];
+        o->x.field_runs[1] = number;
+    }
+}
+
 /* Sorts the natural runs whose folders are still there, and finds the first pair that parted, if this process has not seen it. */
 static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
 {
@@ -228,6 +242,8 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
             const struct twin_run *pair[2] = {run[0], found};
             twin_compare(pair, 2, &how, &c->first, NULL);
         }
+        if (!x->field && e->result.parted && x->natural_count)
+            draw_field(o, c, run[0], found, &how, e->number);
         run[x->natural_count] = found;
         x->natural[x->natural_count++] = e->number;
     }
@@ -413,5 +429,6 @@ void tw_isolate_result_free(struct tw_isolate_result *o)
     tw_free((void *)(uintptr_t)x->note);
     tw_known_free(&o->known);
     twin_class_tree_free(&x->tree);
+    twin_field_free(&o->field);
     *o = (struct tw_isolate_result){{0}};
 }

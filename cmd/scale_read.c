@@ -68,7 +68,7 @@ static int read_times(struct twin_trace *t, uint64_t warmup, struct tw_scale_run
 
 /* ---- what came out: the last weights and the last loss */
 
-struct weight { char *name; uint32_t step; uint32_t layout; struct twin_digest digest; struct twin_sketch sketch; double sumsq; bool measured; };
+struct weight { char *name; uint32_t step; uint32_t layout; struct twin_digest digest; struct twin_sketch sketch; bool measured; };
 struct outcome {
     struct twin_trace *t;
     struct weight *weight; size_t weights;
@@ -130,12 +130,14 @@ static int see_outcome(void *user, const struct twin_trace_record *r)
         o->failed = true;
         return TWIN_ENOMEM;
     }
+    const bool measured = r->flags & TWIN_REC_SKETCH, unchanged = memcmp(&w->digest, &r->digest, sizeof w->digest) == 0;
     w->step = r->step;
     w->layout = r->layout;
     w->digest = r->digest;
-    w->measured = r->flags & TWIN_REC_SKETCH && r->flags & TWIN_REC_STATS;
-    w->sketch = r->sketch;
-    w->sumsq = r->stats.sumsq;
+    if (measured || !unchanged) { /* at the end of a process weights are shown once more, without a sketch */
+        w->measured = measured;
+        w->sketch = r->sketch;
+    }
     o->last_step = r->step > o->last_step ? r->step : o->last_step;
     return 0;
 }
@@ -262,9 +264,10 @@ static const char *distance(const struct outcome *a, const struct outcome *b, st
             return "not the same tensors on rank 0";
         out->equal &= memcmp(&x->digest, &y->digest, sizeof x->digest) == 0;
         measured &= x->measured && y->measured && x->sketch.k == y->sketch.k;
-        const double d = measured ? twin_sketch_distance(&x->sketch, &y->sketch) : NAN;
+        const struct twin_sketch zero = {.k = x->sketch.k}; /* statistics are not taken in every step, sketches are: the norm is the distance from nothing */
+        const double d = measured ? twin_sketch_distance(&x->sketch, &y->sketch) : NAN, norm = measured ? twin_sketch_distance(&x->sketch, &zero) : NAN;
         d2 += d * d;
-        n2 += x->sumsq;
+        n2 += norm * norm;
     }
     out->distance = out->equal ? 0 : measured && n2 > 0 ? sqrt(d2 / n2) : NAN;
     out->compared = true;

@@ -24,7 +24,7 @@ struct tw_verdict_output {
 int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
                      const struct tw_verdict_output *o);
 /* Writes the verdict as a page, with pictures of what the runs recorded. 0, or an exit code; said. */
-int tw_verdict_page(const struct twin_report *r, const struct twin_compare_options *compare, const char *path);
+int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare, const char *path);
 /* The object that --json prints when no verdict was reached: outcome "error" and what was said. Returns code. */
 int tw_verdict_json_error(int code);
 /* With --bisect 2 and 3 become 125, so that `git bisect run` skips. */

@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <twin/field.h>
 #include <twin/report.h>
 #include <twin/telemetry.h>
@@ -77,8 +78,23 @@ static bool is_record(const struct twin_finding *f)
     return f && f->type <= TWIN_FINDING_ORDER;
 }
 
-int tw_verdict_page(const struct twin_report *r, const struct twin_compare_options *compare, const char *path)
+/* A page is handed around: no secret of the command line is in it. malloc'ed; NULL: no memory, then the page goes without the command. */
+static char *safe_command(const char *command)
 {
+    bool pending = false;
+    const size_t n = command ? strlen(command) : 0, room = 2 * n + 64;
+    char *out = command ? tw_malloc(room) : NULL;
+    if (out)
+        tw_secret_mask(&pending, command, n, out, room);
+    return out;
+}
+
+int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare, const char *path)
+{
+    char *command = safe_command(report->command);
+    struct twin_report shown = *report;
+    const struct twin_report *r = &shown;
+    shown.command = command;
     static const struct twin_compare_options none;
     const struct twin_verdict *v = r->verdict;
     struct twin_compare_options o = compare ? *compare : none;
@@ -108,5 +124,6 @@ int tw_verdict_page(const struct twin_report *r, const struct twin_compare_optio
     twin_field_free(&field);
     twin_class_tree_free(&tree);
     twin_curves_free(&curves);
+    tw_free(command);
     return rc;
 }

@@ -39,6 +39,8 @@ class Heatmap {
     this.area = this.layout();
     this.colours = this.mix();
     this.drawn = false;
+    /** @type {{look: string, image: ImageData | null}} */
+    this.painted = { look: '', image: null };
     this.canvas = /** @type {HTMLCanvasElement} */ (element('canvas', { class: 'map', tabindex: '0', role: 'application', 'aria-roledescription': 'heatmap',
       'aria-label': `${head.title} ${count(this.rows)} rows by ${count(this.columns)} columns. Arrow keys move from cell to cell and read them out.` }));
     this.readout = element('p', { class: 'readout', role: 'status' });
@@ -126,15 +128,24 @@ class Heatmap {
     this.canvas.height = Math.round(height * dpr);
     this.canvas.style.width = width + 'px';
     this.canvas.style.height = height + 'px';
-    this.colours = this.mix();
+    if (css('--ramp') !== this.colours.name) this.colours = this.mix();
     const c = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext('2d'));
-    const image = c.createImageData(this.area.w, this.area.h);
-    this.paint(new Uint32Array(image.data.buffer), this.area.w, this.area.h);
-    c.putImageData(image, this.area.x, this.area.y);
+    c.putImageData(this.picture(c), this.area.x, this.area.y);
     this.drawSigns(c);
     this.drawAxes(c);
     this.drawCursor(c);
     this.drawLegend();
+  }
+
+  /** The cells alone, painted anew only when what they look like may have changed: a cursor that moves changes nothing of them. */
+  picture(/** @type {CanvasRenderingContext2D} */ c) {
+    const { w, h } = this.area, look = JSON.stringify([this.view, w, h, css('--bg'), css('--ramp')]);
+    if (this.painted.look !== look) {
+      const image = c.createImageData(w, h);
+      this.paint(new Uint32Array(image.data.buffer), w, h);
+      this.painted = { look, image };
+    }
+    return /** @type {ImageData} */ (this.painted.image);
   }
 
   /** Colours as 32-bit pixels: ramp of values, inks of the patterns, and of each code the colour. */
@@ -151,7 +162,7 @@ class Heatmap {
       const share = (decade(code) - this.low) / (this.high - this.low);
       if (share >= 0 && share <= 1) pen[code] = ramp[Math.round(share * (SAMPLES - 1))];
     }
-    return { ramp, ink, pen };
+    return { name: css('--ramp'), ramp, ink, pen };
   }
 
   /** What shares a pixel becomes the largest code. */

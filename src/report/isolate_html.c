@@ -2,6 +2,7 @@
 /* The page of a search for a cause. Its first screen answers: what was found, what to change, how sure that is. */
 #include "html.h"
 #include "page.h"
+#include "verdict_page.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -127,7 +128,7 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
 
 static double last_step(const struct twin_isolation *x)
 {
-    double last = 1;
+    double last = x->field && x->field->steps ? x->field->step[x->field->steps - 1] + 1.0 : 1;
     for (size_t i = 0; i < x->run_count; i++)
         if (x->run[i].natural)
             last = fmax(last, fmax((double)x->run[i].steps, (double)x->run[i].step + 1));
@@ -179,8 +180,12 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
 
 static void natural(struct twin_page *p, const struct twin_isolation *x)
 {
+    char names[48];
+    snprintf(names, sizeof names, "Natural runs %u and %u", x->field_runs[0], x->field_runs[1]);
+    tw_field_where(p, x->first, x->field, names);
     if (x->tree.count > 1)
         tree(p, x);
+    tw_field_how_much(p, x->first, x->field);
     twin_page_heading(p, "Natural runs: at which step does each differ from the reference?");
     twin_page_text(p, "%llu of %llu comparisons left the usual class; 95%% interval of the rate: %.3g to %.3g.", (unsigned long long)x->baseline_parted,
                    (unsigned long long)x->baseline, x->rate_low, x->rate_high);
@@ -285,10 +290,10 @@ int twin_isolation_html(const struct twin_isolation *x, char **out, struct twin_
         return twin_error_set(err, TWIN_ENOMEM, "out of memory making a page");
     first_screen(p, x);
     notes(p, x);
-    if (x->baseline)
-        natural(p, x);
     contrasts(p, x);
     confirmation(p, x);
+    if (x->baseline)
+        natural(p, x);
     if (x->run_count)
         all_runs(p, x);
     method(p, x);

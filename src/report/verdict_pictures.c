@@ -61,9 +61,9 @@ static size_t row_of(const struct twin_field *f, const struct twin_finding *x)
     return SIZE_MAX;
 }
 
-static void caption_of(struct tw_buf *b, const struct twin_field *f, const struct twin_report_pictures *x, bool differs)
+static void caption_of(struct tw_buf *b, const struct twin_field *f, const char *runs, bool differs)
 {
-    tw_buf_printf(b, "Run 1 and run %zu. A row is a tensor, in the order in which a step flows from data to weights; a column is a step. ", x->other + 1);
+    tw_buf_printf(b, "%s. A row is a tensor, in the order in which a step flows from data to weights; a column is a step. ", runs);
     if (differs)
         tw_buf_puts(b, "What parts alone in the first coloured column is where it begins; weights carry it into every later step.");
     else
@@ -76,14 +76,13 @@ static void caption_of(struct tw_buf *b, const struct twin_field *f, const struc
         tw_buf_printf(b, " %zu of %zu tensors are shown, those that differ first.", f->rows, f->rows_all);
 }
 
-static void heatmap(struct twin_page *p, const struct twin_verdict *v, const struct twin_report_pictures *x)
+static void heatmap(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f, const char *runs)
 {
-    const struct twin_field *f = x->field;
-    const bool ranks = many_ranks(f), differs = v->first != NULL;
+    const bool ranks = many_ranks(f), differs = first != NULL;
     const char **name = tw_calloc(f->rows, sizeof *name), **group = tw_calloc(f->rows, sizeof *group);
     char **owned = tw_calloc(f->rows, sizeof *owned);
     struct tw_buf caption = {0};
-    caption_of(&caption, f, x, differs);
+    caption_of(&caption, f, runs, differs);
     bool ok = name && group && owned && !caption.failed;
     for (size_t i = 0; ok && i < f->rows; i++) {
         name[i] = f->row[i].name;
@@ -98,9 +97,9 @@ static void heatmap(struct twin_page *p, const struct twin_verdict *v, const str
             .question = differs ? "Where do the runs differ, and by how much?" : "Was every tensor of every step seen to be equal?", .caption = caption.data,
             .value_name = "relative difference", .column_name = "step", .column = f->step, .columns = f->steps, .row = name, .group = group, .rows = f->rows,
             .cell = f->cell};
-        if (differs && tw_is_record(v->first) && column_of(f, v->first->step_a) != SIZE_MAX && row_of(f, v->first) != SIZE_MAX) {
-            map.mark_column = column_of(f, v->first->step_a);
-            map.mark_row = row_of(f, v->first);
+        if (differs && tw_is_record(first) && column_of(f, first->step_a) != SIZE_MAX && row_of(f, first) != SIZE_MAX) {
+            map.mark_column = column_of(f, first->step_a);
+            map.mark_row = row_of(f, first);
             map.mark_name = "First difference";
         }
         twin_page_heatmap(p, &map);
@@ -165,7 +164,7 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
     return any;
 }
 
-static void draw_fan(struct twin_page *p, const struct twin_verdict *v, const struct twin_field *f, const struct fan *fan, const bool *any)
+static void draw_fan(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f, const struct fan *fan, const bool *any)
 {
     struct twin_page_series series[GROUPS];
     double *x = tw_calloc(f->steps, sizeof *x);
@@ -183,12 +182,12 @@ static void draw_fan(struct twin_page *p, const struct twin_verdict *v, const st
                               .caption = "Of each group the median tensor, and as an area the smallest to the largest. A straight rise is exponential growth: training "
                                          "amplifies what began as rounding. A level line is a difference that stays what it was. Where there is no line, nothing differs.",
                               .x_name = "step", .y_name = "relative difference", .style = TWIN_PAGE_FAN, .log_y = true, .join = true, .x = x, .count = f->steps, .series = series,
-                              .series_count = drawn, .mark = v->first ? v->first->step_a : 0,
-                              .mark_name = v->first && tw_is_record(v->first) ? "first difference" : NULL});
+                              .series_count = drawn, .mark = first ? first->step_a : 0,
+                              .mark_name = first && tw_is_record(first) ? "first difference" : NULL});
     tw_free(x);
 }
 
-static void fan_plot(struct twin_page *p, const struct twin_verdict *v, const struct twin_field *f)
+static void fan_plot(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f)
 {
     struct fan fan = {.count = 0};
     bool any[GROUPS] = {false}, ok = true;
@@ -202,7 +201,7 @@ static void fan_plot(struct twin_page *p, const struct twin_verdict *v, const st
         any[g] = ok && fill_group(f, &fan, g, room);
     }
     if (ok)
-        draw_fan(p, v, f, &fan, any);
+        draw_fan(p, first, f, &fan, any);
     else
         no_memory(p);
     for (size_t g = 0; g < fan.count; g++) {
@@ -242,6 +241,28 @@ static void sizes(struct twin_page *p, const struct twin_field *f)
                                    .x_name = "relative difference", .log = true, .set = set, .sets = sets});
     for (size_t g = 0; g < groups.count; g++)
         tw_free(values[g]);
+}
+
+static bool field_differs(const struct twin_field *f)
+{
+    for (size_t i = 0; i < f->rows; i++)
+        if (f->row[i].differs)
+            return true;
+    return false;
+}
+
+void tw_field_where(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f, const char *runs)
+{
+    if (f && f->rows && f->steps)
+        heatmap(p, first, f, runs);
+}
+
+void tw_field_how_much(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f)
+{
+    if (!f || !f->steps || !field_differs(f))
+        return;
+    fan_plot(p, first, f);
+    sizes(p, f);
 }
 
 /* ---- curves */
@@ -351,18 +372,12 @@ static void tree(struct twin_page *p, const struct twin_report *r, const struct 
 void tw_verdict_pictures(struct twin_page *p, const struct twin_report *r, const struct twin_report_pictures *x)
 {
     const struct twin_verdict *v = r->verdict;
-    const bool field = x->field && x->field->rows && x->field->steps;
-    bool differs = false;
-    for (size_t i = 0; field && i < x->field->rows; i++)
-        differs |= x->field->row[i].differs;
-    if (field)
-        heatmap(p, v, x);
+    char names[48];
+    snprintf(names, sizeof names, "Run 1 and run %zu", x->other + 1);
+    tw_field_where(p, v->first, x->field, names);
     if (x->tree && x->tree->count > 1)
         tree(p, r, x->tree);
-    if (differs) {
-        fan_plot(p, v, x->field);
-        sizes(p, x->field);
-    }
+    tw_field_how_much(p, v->first, x->field);
     if (x->curves)
         curves(p, v, x->curves);
     if (x->times)

@@ -26,3 +26,7 @@ twinrun report --html x.html --json last
 echo "exit $?"
 twinrun report --postmortem last
 echo "exit $?"
+# A page is handed around: no secret of the command line is in it.
+twinrun check -q --html secret.html -- "$JOB" --steps 2 --token hunter2secretvalue >/dev/null 2>&1
+grep -c 'hunter2' secret.html
+grep -o 'token.\{0,14\}' secret.html | head -1
