@@ -87,7 +87,9 @@ static int make_pairs(struct costing *c, struct twin_error *err)
 {
     int rc = 0;
     while (rc == 0 && !stop(c) && calm(c) < c->wanted && c->pairs < c->most) {
-        struct timing t = {.pinned_first = c->pairs > 0 && coin(&c->drawn)};
+        /* Blocks of two pairs, one of each order: what drifts over the lab falls on both arms. The first one is free, by which it is seen what can be timed. */
+        const bool second = c->pairs % 2 == 1;
+        struct timing t = {.pinned_first = second ? !c->pair[c->pairs - 1].pinned_first : c->pairs > 0 && coin(&c->drawn)};
         double others[2] = {NAN, NAN};
         char title[64];
         for (int k = 0; k < 2 && rc == 0 && !stop(c); k++) {
