@@ -172,6 +172,30 @@ static int pair_order(const void *x, const void *y)
     return a->a < b->a ? -1 : a->a > b->a;
 }
 
+#define WORKER "loader worker "
+
+/* How many workers the loaders of a rank have, as far as they recorded. */
+static long loader_workers(const struct tw_side *s, int32_t rank)
+{
+    long most = 0;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->proc[i].rank == rank && tw_starts(tw_proc_role(&s->proc[i]), WORKER)) {
+            long n = strtol(tw_proc_role(&s->proc[i]) + sizeof WORKER - 1, NULL, 10) + 1;
+            most = n > most ? n : most;
+        }
+    return most;
+}
+
+/* Two workers against three divide the same batches otherwise. What comes of it is what the trainer gets, which is compared. */
+static size_t drop_divided_otherwise(const struct tw_side *a, const struct tw_side *b, struct tw_pair *pairs, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!tw_starts(tw_proc_role(pairs[i].a), WORKER) || loader_workers(a, pairs[i].a->rank) == loader_workers(b, pairs[i].a->rank))
+            pairs[kept++] = pairs[i];
+    return kept;
+}
+
 int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count)
 {
     size_t room = 0;
@@ -194,6 +218,7 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
                     return TWIN_ENOMEM;
             }
         }
+    *count = drop_divided_otherwise(a, b, *pairs, *count);
     if (*count)
         qsort(*pairs, *count, sizeof **pairs, pair_order);
     for (size_t i = 0; i < *count; i++) {

@@ -358,6 +358,45 @@ static void loader_workers(void **state)
     }
 }
 
+/* Two workers and three divide the batches otherwise; what the trainer got of them is what counts. */
+static void another_number_of_loader_workers(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            struct synth_model m;
+            synth_model_init(&m, 6);
+            if (differ && i) {
+                m.disturb[0].place = AT_BATCH;
+                m.disturb[0].step = 2;
+                m.disturb[0].by = 1;
+                m.disturbances = 1;
+            }
+            s[i] = synth_new("workers");
+            synth_train(&m, synth_process(s[i], 0, 1, NULL));
+            for (int k = 0; k < 2 + i; k++) {
+                char role[32];
+                snprintf(role, sizeof role, "loader worker %d", k);
+                struct twin_writer *w = synth_process(s[i], 0, 1, role);
+                for (int batch = k; batch < 6; batch += 2 + i) {
+                    float index = (float)batch;
+                    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_INDICES, .name = "sample indices"}, &index, 1);
+                    twin_writer_step_end(w);
+                }
+            }
+        }
+        struct twin_verdict *v = compare(s[0], s[1], &(struct twin_compare_options){.arms = true});
+        if (differ)
+            expect_first(v, 2, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
+        else
+            expect_outcome(v, TWIN_SAME);
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
 static void missing_rank(void **state)
 {
     (void)state;
@@ -422,6 +461,7 @@ int main(void)
         cmocka_unit_test(rank_whose_gradient_parts),
         cmocka_unit_test(threads_cut_steps_as_they_like),
         cmocka_unit_test(loader_workers),
+        cmocka_unit_test(another_number_of_loader_workers),
         cmocka_unit_test(missing_rank),
         cmocka_unit_test(arms_of_other_world_size),
     };
