@@ -320,6 +320,20 @@ static void threads_cut_steps_as_they_like(void **state)
     }
 }
 
+/* Another batch at that step, if so wanted. */
+static struct synth_model six_steps(bool other_batch, uint32_t step)
+{
+    struct synth_model m;
+    synth_model_init(&m, 6);
+    if (other_batch) {
+        m.disturb[0].place = AT_BATCH;
+        m.disturb[0].step = step;
+        m.disturb[0].by = 1;
+        m.disturbances = 1;
+    }
+    return m;
+}
+
 /* A worker's own steps ask for no weights, and what parts in it comes before the batch it parts in. */
 static void loader_workers(void **state)
 {
@@ -327,14 +341,7 @@ static void loader_workers(void **state)
     for (int differ = 0; differ < 2; differ++) {
         struct synth *s[2];
         for (int i = 0; i < 2; i++) {
-            struct synth_model m;
-            synth_model_init(&m, 6);
-            if (differ && i) {
-                m.disturb[0].place = AT_BATCH;
-                m.disturb[0].step = 4;
-                m.disturb[0].by = 1;
-                m.disturbances = 1;
-            }
+            struct synth_model m = six_steps(differ && i, 4);
             s[i] = synth_new("workers");
             synth_train(&m, synth_process(s[i], 0, 1, NULL));
             struct twin_writer *w = synth_process(s[i], 0, 1, "loader worker 0");
@@ -365,14 +372,7 @@ static void another_number_of_loader_workers(void **state)
     for (int differ = 0; differ < 2; differ++) {
         struct synth *s[2];
         for (int i = 0; i < 2; i++) {
-            struct synth_model m;
-            synth_model_init(&m, 6);
-            if (differ && i) {
-                m.disturb[0].place = AT_BATCH;
-                m.disturb[0].step = 2;
-                m.disturb[0].by = 1;
-                m.disturbances = 1;
-            }
+            struct synth_model m = six_steps(differ && i, 2);
             s[i] = synth_new("workers");
             synth_train(&m, synth_process(s[i], 0, 1, NULL));
             for (int k = 0; k < 2 + i; k++) {
