@@ -267,7 +267,7 @@ def test_one_of_each(tmp_path, kind):
 def test_campaign(tmp_path, capsys):
     """Bars: right on 95% of at least 100 injections, silent on 95% of at least 100 quiet runs."""
     rng = random.Random(int(os.environ.get("TWINRUN_TEST_SEED", "6")))
-    plan = ["hog", "quota", "network", "workers"] * 27 + ["quiet", "quiet-network", "quiet-workers"] * 35
+    plan = ["hog", "quota", "network"] * 34 + ["workers"] * 18 + ["quiet", "quiet-network", "quiet-workers"] * 34
     plan = [k for k in plan if can_do(k)]
     rng.shuffle(plan)
     found = {}
