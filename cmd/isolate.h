@@ -121,6 +121,7 @@ struct tw_isolate_result {
     size_t text_count;
     struct tw_known known;   /* x.hint points into it */
     struct twin_field field; /* x.field */
+    struct twin_curves curves; /* x.curves */
     struct twin_redactor *redactor; /* the page in the home is handed around: no text in it has a secret of the command in it */
     bool failed;             /* out of memory */
 };

@@ -249,6 +249,8 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
     }
     if (run && x->natural_count > 1)
         twin_compare_tree(run, x->natural_count, &how, &x->tree, NULL); /* without it the page has no tree, and is still true */
+    if (run && twin_compare_curves(run, x->natural_count, &o->curves, NULL) == 0)
+        x->curves = &o->curves;
     x->first = c->first ? c->first->first : NULL;
     tw_free(run);
 }
@@ -430,5 +432,6 @@ void tw_isolate_result_free(struct tw_isolate_result *o)
     tw_known_free(&o->known);
     twin_class_tree_free(&x->tree);
     twin_field_free(&o->field);
+    twin_curves_free(&o->curves);
     *o = (struct tw_isolate_result){{0}};
 }

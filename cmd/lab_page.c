@@ -39,6 +39,25 @@ static void losses(struct twin_page *p, const struct tw_lab *lab)
         tw_free((void *)(uintptr_t)set[i].value);
 }
 
+/* What the runs of the first step show of where they part: pictures as of a check. */
+static void wandering(struct twin_page *p, const struct tw_lab *lab)
+{
+    const json_t *list = json_object_get(lab->step[TW_LAB_STEP_NOISE].json, "runs");
+    const size_t n = json_array_size(list);
+    struct twin_run **run = n ? tw_calloc(n, sizeof *run) : NULL;
+    size_t count = 0;
+    for (size_t i = 0; run && i < n; i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(list, i), "run"));
+        char *path = name ? tw_printf("%s/runs/%s", lab->home, name) : NULL;
+        count += path && twin_run_load(path, &run[count], NULL) == 0;
+        tw_free(path);
+    }
+    tw_page_runs(p, (const struct twin_run *const *)run, count);
+    for (size_t i = 0; i < count; i++)
+        twin_run_free(run[i]);
+    tw_free(run);
+}
+
 static void timings(struct twin_page *p, const json_t *list)
 {
     const size_t n = json_array_size(list);
@@ -97,6 +116,7 @@ int tw_lab_page(const struct tw_lab *lab)
     for (size_t i = 0; i < TW_LAB_STEPS; i++)
         if (lab->step[i].wanted && lab->step[i].why)
             one_step(p, &lab->step[i]);
+    wandering(p, lab);
     tw_free(job);
     return tw_page_write("lab", p, lab->args.html);
 }

@@ -44,6 +44,8 @@ struct tw_scale_run {
     char *weights, *loss;            /* digest of the last weights of rank 0; the last loss: "" when none was seen */
 };
 
+#define TW_SCALE_NO_RUN "no run ended well" /* a `why` */
+
 /* The last state of two runs, held against one another. */
 struct tw_scale_result {
     uint64_t workers;
@@ -87,6 +89,7 @@ json_t *tw_scale_run_json(const struct tw_scale_run *r);
 int tw_scale_run_read(const json_t *j, struct tw_scale_run *out); /* TWIN_EFORMAT, TWIN_ENOMEM */
 int tw_scale_add(struct tw_scale *s, struct tw_scale_run *r);     /* takes what r holds */
 json_t *tw_scale_json(const struct tw_scale *s);
+int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const char *name, struct twin_error *err);
 int tw_scale_load(struct tw_scale *s, const char *path);          /* -1, or the exit code after a complaint */
 void tw_scale_run_free(struct tw_scale_run *r);
 void tw_scale_free(struct tw_scale *s);
@@ -104,6 +107,8 @@ char *tw_scale_headline(const struct tw_scale *s);                   /* what the
 char *tw_scale_csv(const struct tw_scale *s);
 int tw_scale_exit(const struct tw_scale *s);
 
-/* ---- scale_page.c: --html. 0, or the exit code after a complaint */
+/* ---- scale_page.c: --html */
+struct twin_page *tw_scale_draw(const struct tw_scale *s);            /* NULL: no memory */
+/* 0, or the exit code after a complaint. */
 int tw_scale_page(const struct tw_scale *s, const char *path);
 #endif

@@ -251,31 +251,48 @@ static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
     return NULL;
 }
 
-int tw_scale_load(struct tw_scale *s, const char *path)
+int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const char *name, struct twin_error *err)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct stat st;
     json_error_t where;
-    char *data = NULL, *inside = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? tw_path_join(path, "data/study/study.json") : tw_strdup(path);
-    size_t n;
-    if (!inside || tw_read_file(inside, FILE_CAP, &data, &n, &err) != 0) {
-        tw_free(inside);
-        return tw_trouble(&err, "scale: cannot read the study");
-    }
-    json_t *j = json_loadb(data, n, JSON_REJECT_DUPLICATES, &where);
+    json_t *j = json_loadb(data, bytes, JSON_REJECT_DUPLICATES, &where);
     const char *schema = json_string_value(json_object_get(j, "schema"));
     int rc = 0;
     const char *bad = j && schema && strcmp(schema, "twinrun.scale/1") == 0 ? study_read(j, s, &rc) : "schema";
     if (!j)
-        twin_error_set(&err, TWIN_EFORMAT, "%s: line %d: expected the JSON object that twinrun scale writes: %s", inside, where.line, where.text);
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %d: expected the JSON object that twinrun scale writes: %s", name, where.line, where.text);
     else if (bad && rc == TWIN_ENOMEM)
-        twin_error_set(&err, TWIN_ENOMEM, "no memory for the study");
+        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the study");
     else if (bad)
-        twin_error_set(&err, TWIN_EFORMAT, "%s: \"%s\" is not what schema twinrun.scale/1 has there", inside, bad);
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: \"%s\" is not what schema twinrun.scale/1 has there", name, bad);
     json_decref(j);
+    return rc;
+}
+
+/* A package is a stranger's folder: what lies there in place of the file must not hold us up. */
+static int read_study(const char *path, char **inside, char **data, size_t *bytes, struct twin_error *err)
+{
+    struct stat st;
+    const bool package = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    *inside = package ? tw_path_join(path, "data/study/study.json") : tw_strdup(path);
+    if (!*inside)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for the study");
+    if (package && stat(*inside, &st) != 0)
+        return twin_error_set(err, TWIN_ENOENT, "%s: expected a package with a study in it (twinrun pack --study), found none: no data/study/study.json", path);
+    if (package && !S_ISREG(st.st_mode))
+        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a file, found something else", *inside);
+    return tw_read_file(*inside, FILE_CAP, data, bytes, err);
+}
+
+int tw_scale_load(struct tw_scale *s, const char *path)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *data = NULL, *inside = NULL;
+    size_t n;
+    int rc = read_study(path, &inside, &data, &n, &err);
+    rc = rc ? rc : tw_scale_parse(s, data, n, inside, &err);
     tw_free(data);
     tw_free(inside);
-    return bad ? tw_trouble(&err, "scale: cannot read the study") : -1;
+    return rc ? tw_trouble(&err, "scale: cannot read the study") : -1;
 }
 
 void tw_scale_free(struct tw_scale *s)

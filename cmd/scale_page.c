@@ -56,7 +56,7 @@ static void cell_of(struct twin_page *p, const struct twin_estimate *e, double b
     else
         twin_page_cell(p, "%.4g", e->value * by);
     if (isnan(e->interval.low))
-        twin_page_cell(p, "%s", "");
+        twin_page_cell(p, "%s", isnan(e->value) ? "" : "none");
     else
         twin_page_cell(p, "%.4g to %.4g", e->interval.low * by, e->interval.high * by);
 }
@@ -126,7 +126,30 @@ static void histogram(struct twin_page *p, const struct tw_scale *s)
     }
 }
 
-int tw_scale_page(const struct tw_scale *s, const char *path)
+/* What the runs of round 0 recorded, a line for each number of workers. Of a study's file alone there are no runs. */
+static void recorded(struct twin_page *p, const struct tw_scale *s)
+{
+    struct twin_run *run[TW_SCALE_COUNTS] = {NULL};
+    char *label[TW_SCALE_COUNTS] = {NULL};
+    size_t n = 0;
+    for (size_t i = 0; s->home && i < s->runs && n < TW_SCALE_COUNTS; i++) {
+        char *path = s->run[i].round == 0 && s->run[i].good ? tw_printf("%s/runs/%s", s->home, s->run[i].run) : NULL;
+        if (path && (label[n] = tw_printf("%llu worker%s", (unsigned long long)s->run[i].workers, s->run[i].workers == 1 ? "" : "s")) != NULL) {
+            if (twin_run_load(path, &run[n], NULL) == 0)
+                n++;
+            else
+                tw_free(label[n]);
+        }
+        tw_free(path);
+    }
+    tw_page_curves(p, (const struct twin_run *const *)run, n, (const char *const *)label);
+    for (size_t i = 0; i < n; i++) {
+        twin_run_free(run[i]);
+        tw_free(label[i]);
+    }
+}
+
+struct twin_page *tw_scale_draw(const struct tw_scale *s)
 {
     struct twin_page *p = twin_page_open("Scaling study");
     char *head = tw_scale_headline(s);
@@ -146,8 +169,17 @@ int tw_scale_page(const struct tw_scale *s, const char *path)
         }
         histogram(p, s);
         tables(p, s);
+        recorded(p, s);
     }
-    int rc = head ? tw_page_write("scale", p, path) : tw_trouble(NULL, "scale: no memory for a page");
+    if (!head) {
+        twin_page_close(p);
+        p = NULL;
+    }
     tw_free(head);
-    return rc;
+    return p;
+}
+
+int tw_scale_page(const struct tw_scale *s, const char *path)
+{
+    return tw_page_write("scale", tw_scale_draw(s), path);
 }

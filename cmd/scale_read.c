@@ -319,7 +319,7 @@ void tw_scale_compare_results(struct tw_scale *s)
         *out = (struct tw_scale_result){.workers = s->count[i], .distance = NAN, .loss = NAN, .loss_distance = NAN};
         count_classes(s, out);
         if (open_outcome(s, shows_results(s, s->count[i]), &other, &t) != 0) {
-            out->why = tw_strdup(shows_results(s, s->count[i]) ? "its run is gone from the home" : "no run ended well");
+            out->why = tw_strdup(shows_results(s, s->count[i]) ? "its run is gone from the home" : TW_SCALE_NO_RUN);
         } else if (!have_base) {
             out->loss = other.loss;
             base = other;

@@ -212,32 +212,64 @@ static char *figure(double v, char out[32])
     return out;
 }
 
-static char *range(const struct twin_estimate *e, double by, const char *format, char out[48])
+/* With what stands in place of an interval where there is none: a figure is never alone. */
+static const char *range(const struct twin_estimate *e, double by, const char *unit, char out[48])
 {
     char low[32], high[32];
     if (isnan(e->interval.low))
-        snprintf(out, 48, "-");
-    else if (format) {
-        char text[40];
-        snprintf(text, sizeof text, "%.3g to %.3g", e->interval.low * by, e->interval.high * by);
-        snprintf(out, 48, "%s%s", text, format);
-    } else
-        snprintf(out, 48, "%s to %s", figure(e->interval.low * by, low), figure(e->interval.high * by, high));
+        return "none: one run";
+    snprintf(out, 48, "%.15s to %.15s%s", figure(e->interval.low * by, low), figure(e->interval.high * by, high), unit);
     return out;
 }
 
-static const char *span(const struct twin_estimate *e, char out[48])
+/* "8.24 ms (7.1 to 9.6)" */
+static const char *span(const struct twin_estimate *e, char out[64])
 {
-    char text[24];
+    const double by = e->value >= 1 ? 1 : e->value >= 1e-3 ? 1e3 : 1e6;
+    const char *unit = by == 1 ? "s" : by < 1e6 ? "ms" : "us";
     if (isnan(e->value))
         return "-";
-    snprintf(out, 48, "%s", tw_human_time(e->value, text));
+    if (isnan(e->interval.low))
+        snprintf(out, 64, "%.3g %s (one run)", e->value * by, unit);
+    else
+        snprintf(out, 64, "%.3g %s (%.3g to %.3g)", e->value * by, unit, e->interval.low * by, e->interval.high * by);
     return out;
+}
+
+static void print_cost(const struct tw_scale *s)
+{
+    char a[32], b[48], c[32], d[48];
+    printf("\n  %7s  %14s  %-24s%s\n", "workers", "worker-seconds", "95% interval", s->price > 0 ? "      price  95% interval" : "");
+    for (size_t i = 0; i < s->counts; i++) {
+        const struct twin_scaling_point *p = &s->point[i];
+        if (p->runs == 0)
+            continue;
+        printf("  %7llu  %14s  %-24s", (unsigned long long)p->workers, figure(p->cost.value, a), range(&p->cost, 1, "", b));
+        if (s->price > 0)
+            printf(" %10s  %s", figure(p->cost.value * s->price / 3600, c), range(&p->cost, s->price / 3600, "", d));
+        putchar('\n');
+    }
+}
+
+static void print_latency(const struct tw_scale *s)
+{
+    char of[TWIN_SCALING_QUANTILES][64];
+    bool any = false;
+    for (size_t i = 0; i < s->counts; i++)
+        any |= !isnan(s->point[i].latency[TWIN_SCALING_P50].value);
+    if (!any) /* whole runs are measured: steps were not seen */
+        return;
+    printf("\n  %7s  %-25s %-25s %s\n", "workers", "step p50 (95% interval)", "p90", "p99");
+    for (size_t i = 0; i < s->counts; i++) {
+        const struct twin_scaling_point *p = &s->point[i];
+        if (p->runs)
+            printf("  %7llu  %-25s %-25s %s\n", (unsigned long long)p->workers, span(&p->latency[0], of[0]), span(&p->latency[1], of[1]), span(&p->latency[2], of[2]));
+    }
 }
 
 static void print_speed(const struct tw_scale *s)
 {
-    char a[32], b[48], c[48], d[48], e[48], f[48];
+    char a[32], b[48], c[48], d[48];
     if (!s->measured)
         return;
     printf("\n  %7s %5s  %14s  %-24s %10s  %-18s\n", "workers", "runs", "throughput", "95% interval", "efficiency", "95% interval");
@@ -248,20 +280,11 @@ static void print_speed(const struct tw_scale *s)
             continue;
         }
         snprintf(c, sizeof c, "%.3g%%", 100 * p->efficiency.value);
-        printf("  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers, p->runs, figure(p->rate.value, a), range(&p->rate, 1, NULL, b), c,
+        printf("  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers, p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", b), c,
                p->efficiency.value == 1 && isnan(p->efficiency.interval.low) ? "the base" : range(&p->efficiency, 100, "%", d));
     }
-    printf("\n  %7s  %14s  %-24s %10s %10s %10s%s\n", "workers", "worker-seconds", "95% interval", "step p50", "p90", "p99", s->price > 0 ? "      price" : "");
-    for (size_t i = 0; i < s->counts; i++) {
-        const struct twin_scaling_point *p = &s->point[i];
-        if (p->runs == 0)
-            continue;
-        printf("  %7llu  %14s  %-24s %10s %10s %10s", (unsigned long long)p->workers, figure(p->cost.value, a), range(&p->cost, 1, NULL, b), span(&p->latency[0], d), span(&p->latency[1], e),
-               span(&p->latency[2], f));
-        if (s->price > 0)
-            printf(" %10.3g", p->cost.value * s->price / 3600);
-        putchar('\n');
-    }
+    print_cost(s);
+    print_latency(s);
     printf("\n  throughput in %s/s; worker-seconds%s for one unit of work (%s); intervals: 95%%, between runs\n", s->work.unit, s->price > 0 ? " and price" : "", s->work.unit);
 }
 
@@ -269,7 +292,7 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
 {
     struct tw_buf b = {0};
     if (r->runs == 0)
-        tw_buf_puts(&b, "no weights were shown in timed runs");
+        tw_buf_puts(&b, r->why && strcmp(r->why, TW_SCALE_NO_RUN) == 0 ? r->why : "no weights were shown in timed runs");
     else if (r->classes == 1)
         tw_buf_printf(&b, "%llu run%s, one set of weights bit for bit", (unsigned long long)r->runs, r->runs == 1 ? "" : "s");
     else
@@ -280,7 +303,7 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
         tw_buf_printf(&b, "; relative L2 distance to the base's %.2e", r->distance);
     else if (r->compared)
         tw_buf_puts(&b, "; not equal to the base's");
-    else if (r->why)
+    else if (r->why && strcmp(r->why, TW_SCALE_NO_RUN) != 0)
         tw_buf_printf(&b, "; not held against the base: %s", r->why);
     if (!isnan(r->loss))
         tw_buf_printf(&b, "; last loss %.6g", r->loss);
@@ -320,9 +343,12 @@ char *tw_scale_headline(const struct tw_scale *s)
         tw_buf_printf(&b, "%s only: nothing to hold that against", workers(base->workers, who));
     else {
         tw_buf_printf(&b, "%s do %.3g times the work of %llu", workers(last->workers, who), last->speedup.value, (unsigned long long)base->workers);
-        if (!isnan(last->speedup.interval.low))
+        if (isnan(last->speedup.interval.low)) {
+            tw_buf_printf(&b, ": efficiency %.3g%%; no interval, since one of them was timed once only", 100 * last->efficiency.value);
+        } else {
             tw_buf_printf(&b, " (95%% interval %.3g to %.3g)", last->speedup.interval.low, last->speedup.interval.high);
-        tw_buf_printf(&b, ": efficiency %.3g%%", 100 * last->efficiency.value);
+            tw_buf_printf(&b, ": efficiency %.3g%% (%.3g to %.3g)", 100 * last->efficiency.value, 100 * last->efficiency.interval.low, 100 * last->efficiency.interval.high);
+        }
     }
     return tw_buf_steal(&b);
 }

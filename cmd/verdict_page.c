@@ -15,7 +15,7 @@
 #include <twin/report.h>
 #include <twin/telemetry.h>
 
-enum { SORTED = 24, DRAWN_STEPS = 20000 }; /* runs that are sorted into a tree; steps in the plot of times */
+enum { SORTED = 24, DRAWN_STEPS = 20000, PAIRS = 3, CELLS = 1000000 }; /* runs that are sorted into a tree; steps in the plot of times; heatmaps, and their cells together */
 
 /* ---- how long each step took */
 
@@ -89,41 +89,103 @@ static char *safe_command(const char *command)
     return out;
 }
 
-int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare, const char *path)
+/* ---- all pictures */
+
+struct pictures {
+    struct twin_field field[PAIRS];
+    struct twin_report_pair pair[PAIRS];
+    struct twin_class_tree tree;
+    struct twin_curves curves;
+    struct times times;
+    struct twin_report_pictures x;
+};
+
+/* Run 0 beside the run that the verdict speaks of, then beside one of each other class. Returns how many. */
+static size_t choose(const struct twin_verdict *v, const struct twin_class_tree *tree, size_t other[PAIRS])
 {
-    char *command = safe_command(report->command);
-    struct twin_report shown = *report;
-    const struct twin_report *r = &shown;
-    shown.command = command;
+    size_t n = 1;
+    other[0] = twin_report_other(v);
+    for (size_t i = 0; i < tree->count && n < PAIRS; i++) {
+        const struct twin_branch *b = &tree->branch[i];
+        bool shown = false;
+        for (size_t k = 0; k < b->members; k++)
+            shown |= b->runs[k] == 0 || b->runs[k] == other[0];
+        if (!shown && b->members)
+            other[n++] = b->runs[0];
+    }
+    return n;
+}
+
+static int gather(const struct twin_report *r, const struct twin_compare_options *compare, struct pictures *g, struct twin_error *err)
+{
     static const struct twin_compare_options none;
     const struct twin_verdict *v = r->verdict;
     struct twin_compare_options o = compare ? *compare : none;
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_field field = {0};
-    struct twin_class_tree tree = {0};
-    struct twin_curves curves = {0};
-    struct twin_report_pictures x = {.field = &field, .other = twin_report_other(v), .tree = &tree, .curves = &curves};
+    size_t other[PAIRS], pairs = 0;
     int rc = 0;
+    *g = (struct pictures){.x = {.pair = g->pair, .tree = &g->tree, .curves = &g->curves}};
     if (r->run_count > 2 && v->differing && r->run_count <= SORTED && !v->against)
-        rc = twin_compare_tree(r->runs, r->run_count, &o, &tree, &err);
+        rc = twin_compare_tree(r->runs, r->run_count, &o, &g->tree, err);
     o.find_shift = false;
     o.shift = v->shift_found ? v->shift : o.shift;
-    if (rc == 0 && x.other < r->run_count && r->run_count > 1 && !v->against)
-        rc = twin_compare_field(r->runs[0], r->runs[x.other], &o, is_record(v->first) ? v->first->step_a : UINT32_MAX, 0, &field, &err);
-    if (rc == 0)
-        rc = twin_compare_curves(r->runs, r->run_count, &curves, &err);
-    if (rc == 0) {
-        struct times times = {0};
-        step_times(&times, r->runs, r->run_count);
-        x.times = times.plot.series_count ? &times.plot : NULL;
-        rc = tw_page_write(r->verb ? r->verb : "check", twin_report_page(r, &x), path);
-        times_free(&times);
-    } else {
-        rc = tw_trouble(&err, "%s: the report is not written as a page", r->verb ? r->verb : "check");
+    if (rc == 0 && r->run_count > 1 && !v->against)
+        pairs = choose(v, &g->tree, other);
+    for (size_t i = 0; i < pairs && rc == 0; i++) {
+        if (other[i] >= r->run_count)
+            continue;
+        struct twin_field *f = &g->field[g->x.pairs];
+        rc = twin_compare_field(r->runs[0], r->runs[other[i]], &o, i == 0 && is_record(v->first) ? v->first->step_a : UINT32_MAX, CELLS / pairs, f, err);
+        g->pair[g->x.pairs++] = (struct twin_report_pair){f, other[i]};
     }
-    twin_field_free(&field);
-    twin_class_tree_free(&tree);
-    twin_curves_free(&curves);
+    if (rc == 0)
+        rc = twin_compare_curves(r->runs, r->run_count, &g->curves, err);
+    if (rc == 0) {
+        step_times(&g->times, r->runs, r->run_count);
+        g->x.times = g->times.plot.series_count ? &g->times.plot : NULL;
+    }
+    return rc;
+}
+
+static void pictures_free(struct pictures *g)
+{
+    for (size_t i = 0; i < PAIRS; i++)
+        twin_field_free(&g->field[i]);
+    twin_class_tree_free(&g->tree);
+    twin_curves_free(&g->curves);
+    times_free(&g->times);
+}
+
+int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare, const char *path)
+{
+    char *command = safe_command(report->command);
+    struct twin_report r = *report;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct pictures g;
+    r.command = command;
+    int rc = gather(&r, compare, &g, &err);
+    rc = rc ? tw_trouble(&err, "%s: the report is not written as a page", r.verb ? r.verb : "check") : tw_page_write(r.verb ? r.verb : "check", twin_report_page(&r, &g.x), path);
+    pictures_free(&g);
     tw_free(command);
     return rc;
+}
+
+void tw_page_runs(struct twin_page *p, const struct twin_run *const *runs, size_t count)
+{
+    struct twin_verdict *v = NULL;
+    struct pictures g;
+    if (count == 0 || twin_compare(runs, count, &(struct twin_compare_options){0}, &v, NULL) != 0)
+        return;
+    const struct twin_report r = {.verdict = v, .runs = runs, .run_count = count};
+    if (gather(&r, NULL, &g, NULL) == 0)
+        twin_report_draw(p, &r, &g.x);
+    pictures_free(&g);
+    twin_verdict_free(v);
+}
+
+void tw_page_curves(struct twin_page *p, const struct twin_run *const *runs, size_t count, const char *const *label)
+{
+    struct twin_curves curves = {0};
+    if (twin_compare_curves(runs, count, &curves, NULL) == 0)
+        twin_report_curves(p, &curves, label, NULL);
+    twin_curves_free(&curves);
 }

@@ -22,13 +22,15 @@ class Plot {
     /** uPlot's columns; of each of our series the place of its line, and of its interval's two ends. */
     this.columns = [this.x];
     this.lines = head.series.map((/** @type {any} */ s, /** @type {number} */ i) => {
-      const line = { name: s.name, index: this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1, low: 0, high: 0, number: i };
+      const line = { name: s.name, index: this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1, low: 0, high: 0, number: i, lone: false };
       if (s.interval) {
         line.low = this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1;
         line.high = this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1;
       }
       return line;
     });
+    /** A single known point makes no line, and no area: it is marked, and its interval is a bar. */
+    for (const line of this.lines) line.lone = this.columns[line.index].filter(y => y != null).length === 1;
     this.canvasPlace = element('div', { tabindex: '0', role: 'application', 'aria-roledescription': 'plot',
       'aria-label': `${head.title} ${head.yName} over ${head.xName}, ${this.lines.length} series. Arrow keys read it out, Escape shows all.` });
     this.readout = element('p', { class: 'readout', role: 'status' });
@@ -50,7 +52,7 @@ class Plot {
     const series = [{}];
     for (const line of this.lines) {
       series[line.index] = { label: line.name, stroke: () => self.colour(line.number), width: 2, dash: DASHES[Math.floor(line.number / 7) % 4], spanGaps: false,
-        points: { show: head.style === 'points' || head.count === 1, size: 7 } };
+        points: { show: head.style === 'points' || line.lone, size: 7 } };
       for (const end of line.low ? [line.low, line.high] : [])
         series[end] = { stroke: 'transparent', width: 0, points: { show: false } };
     }
@@ -126,8 +128,7 @@ class Plot {
     c.beginPath();
     c.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
     c.clip();
-    if (head.style !== 'fan')
-      for (const line of this.lines.filter((/** @type {any} */ l) => l.low && u.series[l.index].show)) this.drawBars(u, c, line, dpr);
+    for (const line of this.lines.filter((/** @type {any} */ l) => l.low && (head.style !== 'fan' || l.lone) && u.series[l.index].show)) this.drawBars(u, c, line, dpr);
     if (head.markName !== undefined) {
       const x = Math.round(u.valToPos(head.mark, 'x', true)), right = x > u.bbox.left + u.bbox.width / 2;
       c.strokeStyle = c.fillStyle = css('--found');

@@ -61,6 +61,7 @@ struct twin_isolation {
     struct twin_isolation_run *run; size_t run_count;
     struct twin_class_tree tree;    /* of the natural runs: indices into `natural` */
     uint32_t *natural; size_t natural_count; /* their numbers */
+    const struct twin_curves *curves; /* of the natural runs; NULL: none */
     const struct twin_field *field; uint32_t field_runs[2]; /* of the first natural run and the first that parted from it: numbers; NULL: none */
     size_t natural_left_out;        /* natural runs that were not sorted, because there are so many or their folders are gone */
     const struct twin_hint *hint; size_t hint_count;

@@ -52,13 +52,19 @@ int twin_report_github(const struct twin_report *r, char **out, struct twin_erro
 int twin_report_summary(const struct twin_report *r, char **out, struct twin_error *err);
 
 /* What a page's pictures are made from; each may be NULL. */
+struct twin_report_pair { const struct twin_field *field; size_t other; }; /* of runs 0 and `other` */
 struct twin_report_pictures {
-    const struct twin_field *field;       /* of runs 0 and `other` */
-    size_t other;
+    const struct twin_report_pair *pair;  /* the first one is what the verdict speaks of */
+    size_t pairs;
     const struct twin_class_tree *tree;   /* of all runs */
     const struct twin_curves *curves;     /* of all runs */
+    const char *const *label;             /* of each run; NULL: "run 1" and so on */
     const struct twin_page_plot *times;   /* how long steps took */
 };
+/* The pictures alone, in a page of another kind. Of r the verdict and the runs count. */
+void twin_report_draw(struct twin_page *p, const struct twin_report *r, const struct twin_report_pictures *pictures);
+/* The curves alone; first may be NULL, label too. */
+void twin_report_curves(struct twin_page *p, const struct twin_curves *curves, const char *const *label, const struct twin_finding *first);
 /* The verdict as a page; twin_page_finish tells of failures. NULL: no memory. */
 struct twin_page *twin_report_page(const struct twin_report *r, const struct twin_report_pictures *pictures);
 /* Index of the run outside the reference's class that the first finding is from; 1 when all are in it. */

@@ -4,6 +4,7 @@
 #include "sha256.h"
 #include "ulp.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -321,12 +322,33 @@ static bool is_distributed(const char *path)
     return yes;
 }
 
-static int read_folder(const char *path, struct twin_content *out, struct twin_error *err)
+/* Of the files in it; such a folder has no others. */
+static uint64_t bytes_in(const char *path)
+{
+    uint64_t bytes = 0;
+    struct stat st;
+    DIR *d = opendir(path);
+    for (const struct dirent *e; d && (e = readdir(d));)
+        if (fstatat(dirfd(d), e->d_name, &st, 0) == 0 && S_ISREG(st.st_mode))
+            bytes += (uint64_t)st.st_size;
+    if (d)
+        closedir(d);
+    return bytes;
+}
+
+static int read_folder(const char *path, bool whole, struct twin_content *out, struct twin_error *err)
 {
     struct twin_snapshot s;
     const struct twin_snapshot_options o = {.exclude = NULL};
-    int rc = twin_snapshot_take(path, &o, &s, err);
-    if (rc)
+    int rc;
+    if (!whole && is_distributed(path)) { /* .metadata lists the tensors: nobody needs the digests of the files */
+        rc = twin_tensors_open_all(path, &out->tensors, err);
+        rc = rc ? rc : prepare(path, out, err);
+        rc = rc ? rc : digest_all(out, err);
+        out->file_bytes = bytes_in(path);
+        return rc;
+    }
+    if ((rc = twin_snapshot_take(path, &o, &s, err)) != 0)
         return rc;
     rc = is_distributed(path) ? twin_tensors_open_all(path, &out->tensors, err) : open_files(path, &s, &out->tensors, err);
     rc = rc ? rc : prepare(path, out, err);
@@ -373,7 +395,7 @@ static int read_any(const char *path, bool whole, struct twin_content *out, stru
     *out = (struct twin_content){0};
     int rc;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        rc = read_folder(path, out, err);
+        rc = read_folder(path, whole, out, err);
     } else {
         rc = twin_tensors_open_all(path, &out->tensors, err);
         rc = rc ? rc : prepare(path, out, err);

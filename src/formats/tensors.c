@@ -319,67 +319,62 @@ static int list(struct twin_tensors *f, struct twin_error *err)
     return unknown(&f->source, start, n, err);
 }
 
-int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err)
+/* An empty list of what s holds. NULL: no memory; then s is closed. */
+static struct twin_tensors *begin(const struct tw_source *s, enum twin_tensors_kind kind, bool values, struct twin_error *err)
 {
     struct twin_tensors *f = tw_calloc(1, sizeof *f);
-    int rc = 0;
-    *out = NULL;
-    if (!f) {
-        if (s->fd >= 0 && !s->borrowed)
-            close(s->fd);
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
-    }
-    f->source = *s;
-    f->wants_values = values;
-    f->source.name = tw_arena_text(f, s->name, strlen(s->name));
-    if (!f->source.name) {
-        f->source.name = "";
-        rc = twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
-    }
-    if (rc == 0)
-        rc = list(f, err);
-    if (rc != 0) {
+    if (f) {
+        f->source = *s;
+        f->kind = kind;
+        f->wants_values = values;
+        f->source.name = tw_arena_text(f, s->name, strlen(s->name));
+        if (f->source.name)
+            return f;
         twin_tensors_close(f);
-        return rc;
+    } else if (s->fd >= 0 && !s->borrowed) {
+        close(s->fd);
     }
-    *out = f;
-    return 0;
+    twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
+    return NULL;
+}
+
+/* Hands the list over, or closes it. */
+static int finish(struct twin_tensors *f, int rc, struct twin_tensors **out)
+{
+    if (rc)
+        twin_tensors_close(f);
+    else
+        *out = f;
+    return rc;
+}
+
+int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err)
+{
+    *out = NULL;
+    struct twin_tensors *f = begin(s, TWIN_TENSORS_NPY, values, err);
+    return f ? finish(f, list(f, err), out) : TWIN_ENOMEM;
 }
 
 /* fd: of the folder; taken. */
 static int open_folder(const char *path, int fd, bool values, struct twin_tensors **out, struct twin_error *err)
 {
-    struct twin_tensors *f = faccessat(fd, ".metadata", F_OK, 0) == 0 ? tw_calloc(1, sizeof *f) : NULL;
-    if (!f) {
+    if (faccessat(fd, ".metadata", F_OK, 0) != 0) {
         close(fd);
         return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, or a folder of torch.distributed.checkpoint (with .metadata in it), found another folder", path);
     }
-    f->source = (struct tw_source){.fd = -1, .name = tw_arena_text(f, path, strlen(path))};
-    f->kind = TWIN_TENSORS_TORCH_DISTRIBUTED;
-    f->wants_values = values;
-    int rc = f->source.name ? tw_dcp_list(f, fd, &f->dcp, err) : (close(fd), twin_error_set(err, TWIN_ENOMEM, "%s: no memory", path));
-    if (rc)
-        twin_tensors_close(f);
-    else
-        *out = f;
-    return rc;
+    struct twin_tensors *f = begin(&(struct tw_source){.fd = -1, .name = path}, TWIN_TENSORS_TORCH_DISTRIBUTED, values, err);
+    if (!f) {
+        close(fd);
+        return TWIN_ENOMEM;
+    }
+    return finish(f, tw_dcp_list(f, fd, &f->dcp, err), out);
 }
 
 int twin_tensors_open_folder(const char *dir, const struct twin_tensors_file *file, size_t count, struct twin_tensors **out, struct twin_error *err)
 {
-    struct twin_tensors *f = tw_calloc(1, sizeof *f);
     *out = NULL;
-    if (!f)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", dir);
-    f->source = (struct tw_source){.fd = -1, .name = tw_arena_text(f, dir, strlen(dir))};
-    f->kind = TWIN_TENSORS_FOLDER;
-    f->wants_values = true;
-    int rc = f->source.name ? tw_folder_list(f, file, count, &f->folder, err) : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", dir);
-    if (rc)
-        twin_tensors_close(f);
-    else
-        *out = f;
-    return rc;
+    struct twin_tensors *f = begin(&(struct tw_source){.fd = -1, .name = dir}, TWIN_TENSORS_FOLDER, true, err);
+    return f ? finish(f, tw_folder_list(f, file, count, &f->folder, err), out) : TWIN_ENOMEM;
 }
 
 static int open_path(const char *path, bool values, struct twin_tensors **out, struct twin_error *err)

@@ -135,20 +135,10 @@ static double last_step(const struct twin_isolation *x)
     return last;
 }
 
-static void tree(struct twin_page *p, const struct twin_isolation *x)
+static void tree(struct twin_page *p, const struct twin_isolation *x, char *const *label)
 {
-    char **label = tw_calloc(x->natural_count + 1, sizeof *label);
-    for (size_t i = 0; label && i < x->natural_count; i++)
-        if (!(label[i] = tw_printf("run %u", x->natural[i])))
-            p->body.failed = TWIN_ENOMEM;
-    if (!label)
-        p->body.failed = TWIN_ENOMEM;
-    if (!p->body.failed)
-        twin_page_tree(p, "Which runs are equal, and until when?", "A line that leaves another one: from that step on these runs compute something else.", &x->tree,
-                       (const char *const *)label, (uint64_t)last_step(x));
-    for (size_t i = 0; label && i < x->natural_count; i++)
-        tw_free(label[i]);
-    tw_free(label);
+    twin_page_tree(p, "Which runs are equal, and until when?", "A line that leaves another one: from that step on these runs compute something else.", &x->tree,
+                   (const char *const *)label, (uint64_t)last_step(x));
 }
 
 static void strip(struct twin_page *p, const struct twin_isolation *x)
@@ -180,12 +170,21 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
 
 static void natural(struct twin_page *p, const struct twin_isolation *x)
 {
-    char names[48];
+    char names[48], **label = tw_calloc(x->natural_count + 1, sizeof *label);
+    bool ok = label != NULL;
+    for (size_t i = 0; ok && i < x->natural_count; i++)
+        ok = (label[i] = tw_printf("run %u", x->natural[i])) != NULL;
     snprintf(names, sizeof names, "Natural runs %u and %u", x->field_runs[0], x->field_runs[1]);
-    tw_field_where(p, x->first, x->field, names);
-    if (x->tree.count > 1)
-        tree(p, x);
+    tw_field_where(p, NULL, x->first, x->field, names);
+    if (ok && x->tree.count > 1)
+        tree(p, x, label);
     tw_field_how_much(p, x->first, x->field);
+    if (ok && x->curves)
+        twin_report_curves(p, x->curves, (const char *const *)label, x->first);
+    p->body.failed = ok ? p->body.failed : TWIN_ENOMEM;
+    for (size_t i = 0; label && i < x->natural_count; i++)
+        tw_free(label[i]);
+    tw_free(label);
     twin_page_heading(p, "Natural runs: at which step does each differ from the reference?");
     twin_page_text(p, "%llu of %llu comparisons left the usual class; 95%% interval of the rate: %.3g to %.3g.", (unsigned long long)x->baseline_parted,
                    (unsigned long long)x->baseline, x->rate_low, x->rate_high);

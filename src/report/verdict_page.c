@@ -230,7 +230,7 @@ struct twin_page *twin_report_page(const struct twin_report *r, const struct twi
         tw_page_hint(p, &r->hint[i], "no result of this comparison");
     if (v->transplant)
         origins(p, v->transplant);
-    tw_verdict_pictures(p, r, pictures);
+    twin_report_draw(p, r, pictures);
     findings(p, "What differs and does not matter", "Time stamps, file bytes around equal tensors and the like.", v->benign, v->benign_count);
     if (v->note_count) {
         twin_page_heading(p, "Notes");

@@ -45,6 +45,14 @@ static bool many_ranks(const struct twin_field *f)
 
 /* ---- the heatmap */
 
+static bool field_differs(const struct twin_field *f)
+{
+    for (size_t i = 0; i < f->rows; i++)
+        if (f->row[i].differs)
+            return true;
+    return false;
+}
+
 static size_t column_of(const struct twin_field *f, uint32_t step)
 {
     for (size_t i = 0; i < f->steps; i++)
@@ -76,9 +84,9 @@ static void caption_of(struct tw_buf *b, const struct twin_field *f, const char 
         tw_buf_printf(b, " %zu of %zu tensors are shown, those that differ first.", f->rows, f->rows_all);
 }
 
-static void heatmap(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f, const char *runs)
+static void heatmap(struct twin_page *p, const char *question, const struct twin_finding *first, const struct twin_field *f, const char *runs)
 {
-    const bool ranks = many_ranks(f), differs = first != NULL;
+    const bool ranks = many_ranks(f), differs = field_differs(f);
     const char **name = tw_calloc(f->rows, sizeof *name), **group = tw_calloc(f->rows, sizeof *group);
     char **owned = tw_calloc(f->rows, sizeof *owned);
     struct tw_buf caption = {0};
@@ -94,10 +102,10 @@ static void heatmap(struct twin_page *p, const struct twin_finding *first, const
     }
     if (ok) {
         struct twin_page_heatmap map = {
-            .question = differs ? "Where do the runs differ, and by how much?" : "Was every tensor of every step seen to be equal?", .caption = caption.data,
+            .question = question ? question : differs ? "Where do the runs differ, and by how much?" : "Was every tensor of every step seen to be equal?", .caption = caption.data,
             .value_name = "relative difference", .column_name = "step", .column = f->step, .columns = f->steps, .row = name, .group = group, .rows = f->rows,
             .cell = f->cell};
-        if (differs && tw_is_record(first) && column_of(f, first->step_a) != SIZE_MAX && row_of(f, first) != SIZE_MAX) {
+        if (first && tw_is_record(first) && column_of(f, first->step_a) != SIZE_MAX && row_of(f, first) != SIZE_MAX) {
             map.mark_column = column_of(f, first->step_a);
             map.mark_row = row_of(f, first);
             map.mark_name = "First difference";
@@ -243,18 +251,10 @@ static void sizes(struct twin_page *p, const struct twin_field *f)
         tw_free(values[g]);
 }
 
-static bool field_differs(const struct twin_field *f)
-{
-    for (size_t i = 0; i < f->rows; i++)
-        if (f->row[i].differs)
-            return true;
-    return false;
-}
-
-void tw_field_where(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f, const char *runs)
+void tw_field_where(struct twin_page *p, const char *question, const struct twin_finding *first, const struct twin_field *f, const char *runs)
 {
     if (f && f->rows && f->steps)
-        heatmap(p, first, f, runs);
+        heatmap(p, question, first, f, runs);
 }
 
 void tw_field_how_much(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f)
@@ -294,7 +294,7 @@ static const char *axis_of(const struct twin_curve *c)
 }
 
 /* Curves of one name, a series for each run and rank. */
-static void one_name(struct twin_page *p, const struct twin_verdict *v, const struct twin_curve *c, size_t count)
+static void one_name(struct twin_page *p, const struct twin_finding *first, const char *const *label, const struct twin_curve *c, size_t count)
 {
     struct twin_page_series *series = tw_calloc(count, sizeof *series);
     char **name = tw_calloc(count, sizeof *name), room[128];
@@ -311,7 +311,10 @@ static void one_name(struct twin_page *p, const struct twin_verdict *v, const st
     for (size_t i = 0; ok && i < count; i++) {
         for (size_t k = 0; k < n; k++)
             y[i * n + k] = k * every < c[i].steps ? c[i].y[k * every] : NAN;
-        name[i] = ranks ? tw_printf("run %zu, rank %d", c[i].run + 1, c[i].rank) : tw_printf("run %zu", c[i].run + 1);
+        char run[32];
+        snprintf(run, sizeof run, "run %zu", c[i].run + 1);
+        const char *who = label ? label[c[i].run] : run;
+        name[i] = ranks ? tw_printf("%s, rank %d", who, c[i].rank) : tw_strdup(who);
         series[i] = (struct twin_page_series){.name = name[i], .y = &y[i * n]};
         ok = name[i] != NULL;
     }
@@ -322,8 +325,8 @@ static void one_name(struct twin_page *p, const struct twin_verdict *v, const st
         twin_page_plot(p, &(struct twin_page_plot){.question = question_of(c, room, sizeof room),
                                                    .caption = caption_of_curve(c),
                                                    .x_name = "step", .y_name = axis_of(c), .style = TWIN_PAGE_LINES, .x = x, .count = n, .series = series,
-                                                   .series_count = count, .mark = v->first ? v->first->step_a : 0,
-                                                   .mark_name = v->first && tw_is_record(v->first) ? "first difference" : NULL});
+                                                   .series_count = count, .mark = first ? first->step_a : 0,
+                                                   .mark_name = first && tw_is_record(first) ? "first difference" : NULL});
     else
         no_memory(p);
     if (bad)
@@ -338,14 +341,14 @@ static void one_name(struct twin_page *p, const struct twin_verdict *v, const st
     tw_free(y);
 }
 
-static void curves(struct twin_page *p, const struct twin_verdict *v, const struct twin_curves *c)
+void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const char *const *label, const struct twin_finding *first)
 {
     size_t shown = 0;
     for (size_t i = 0, n; i < c->count; i += n) {
         for (n = 1; i + n < c->count && c->curve[i + n].kind == c->curve[i].kind && strcmp(c->curve[i + n].name, c->curve[i].name) == 0;)
             n++;
         if (shown++ < CURVE_NAMES)
-            one_name(p, v, &c->curve[i], n);
+            one_name(p, first, label, &c->curve[i], n);
     }
     if (shown > CURVE_NAMES)
         twin_page_small(p, "%zu more recorded numbers are not drawn.", shown - CURVE_NAMES);
@@ -369,17 +372,21 @@ static void tree(struct twin_page *p, const struct twin_report *r, const struct 
     tw_free(label);
 }
 
-void tw_verdict_pictures(struct twin_page *p, const struct twin_report *r, const struct twin_report_pictures *x)
+void twin_report_draw(struct twin_page *p, const struct twin_report *r, const struct twin_report_pictures *x)
 {
     const struct twin_verdict *v = r->verdict;
-    char names[48];
-    snprintf(names, sizeof names, "Run 1 and run %zu", x->other + 1);
-    tw_field_where(p, v->first, x->field, names);
+    char runs[64], question[96];
+    for (size_t i = 0; i < x->pairs; i++) {
+        snprintf(runs, sizeof runs, "Run 1 and run %zu", x->pair[i].other + 1);
+        snprintf(question, sizeof question, "Where do run 1 and run %zu differ, and by how much?", x->pair[i].other + 1);
+        tw_field_where(p, x->pairs > 1 ? question : NULL, i ? NULL : v->first, x->pair[i].field, runs);
+    }
     if (x->tree && x->tree->count > 1)
         tree(p, r, x->tree);
-    tw_field_how_much(p, v->first, x->field);
+    if (x->pairs)
+        tw_field_how_much(p, v->first, x->pair[0].field);
     if (x->curves)
-        curves(p, v, x->curves);
+        twin_report_curves(p, x->curves, x->label, v->first);
     if (x->times)
         twin_page_plot(p, x->times);
 }

@@ -4,11 +4,13 @@
 The first page comes from page_make.c, whose cells are computed again here. Screenshots: BUILD/screenshots. TWINRUN_FULL=1: a million cells.
 """
 import math
+import os
 import re
 import shutil
+import subprocess
 
 import pytest
-from conftest import FULL
+from conftest import FULL, clean_environment
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 STATES = ["not recorded", "differs, but does not count", "unknown: its record was lost", "differs, by how much is not known", "recorded in one run only",
@@ -195,6 +197,111 @@ def test_check_writes_what_it_says(browser, build, twinrun, tmp_path, shots):
     p.page.wait_for_timeout(150)
     assert p.page.evaluate("document.documentElement.scrollWidth <= 380")
     p.page.screenshot(path=shots / "check-narrow.png", full_page=True)
+    assert p.wrong == []
+    p.page.close()
+
+
+# ---- a page of every command: what each promises is there, and there is something in it
+
+CURVES = ["Does the loss show it?", "Do the weights go the same way?", "How long did each step take?"]
+APART = ["Where do the runs differ, and by how much?", "Does the difference grow?", "Rounding, or something else?"]
+SCALED = ["How much faster do more workers make it?", "How much of each worker is left?", "What qualifies the figures", "How long do steps take?", "The figures", "Are the results the same?"]
+PROMISED = {
+    "check-equal": ["Was every tensor of every step seen to be equal?", *CURVES],
+    "check-classes": ["What next?", "Where do run 1 and run 2 differ, and by how much?", "Where do run 1 and run 3 differ, and by how much?", "Which runs are equal, and until when?", *APART[1:], *CURVES],
+    "check-ranks": [*APART, *CURVES],
+    "diff": [*APART, *CURVES],
+    "report-one": CURVES,
+    "report-several": ["Which runs are equal, and until when?", *APART[1:], *CURVES],
+    "isolate": ["Hypotheses: which factors make runs part?", "Confirmation: natural runs, with the suspects pinned or one of them free", "Where do the runs differ, and by how much?",
+                "Plan, written before the first run", *CURVES[:1]],
+    "lab": ["Where do the runs end?", "What do the pins cost?", "Which runs are equal, and until when?", *APART[1:], *CURVES],
+    "scale": [*SCALED, *CURVES[:1]],
+    "scale-from": SCALED,
+}
+
+
+@pytest.fixture(scope="module")
+def pages(build, tmp_path_factory):
+    """Of each command a page, made once, of jobs that take a moment."""
+    folder = tmp_path_factory.mktemp("pages")
+    env = clean_environment({"TWINRUN_HOME": str(folder / "home"), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    job, wanderer, trainer = build / "tests" / "cli" / "job", build / "tests" / "cli" / "wanderer", build / "workloads" / "trainer"
+
+    def make(name, *args, codes=(0,), page=True):
+        argv = [build / "cmd" / "twinrun", args[0], *(["--html", f"{name}.html"] if page else []), *args[1:]]
+        done = subprocess.run([str(a) for a in argv], cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200)
+        assert done.returncode in codes, (name, done)
+        return folder / f"{name}.html"
+
+    made = {"check-equal": make("check-equal", "check", "-q", "--runs", "2", "--", job, "--steps", "12"),
+            "check-classes": make("check-classes", "check", "-q", "--all", "--runs", "3", "--", job, "--steps", "12", "--noise-at", "7", codes=[1]),
+            "diff": make("diff", "diff", "last~1", "last", codes=[1]),
+            "report-one": make("report-one", "report", "last"),
+            "report-several": make("report-several", "report", "last~2", "last~1", "last"),
+            "lab": make("lab", "lab", "-q", "--runs", "4", "--step", "noise,cost", "--", wanderer, "--runs-file", "runs", "--wander", "0.01", codes=[0, 1, 3]),
+            "isolate": make("isolate", "isolate", "-q", "--a", f"A=1 {trainer} --ordered --quiet --steps 5 --seed 1", "--b", f"A=2 {trainer} --ordered --quiet --steps 5 --seed 2", codes=[1]),
+            "scale": make("scale", "scale", "-q", "--counts", "1,2", "--", job, "--steps", "12", "--sleep-ms", "{n}"),
+            "scale-from": make("scale-from", "scale", "-q", "--from", next((folder / "home" / "studies").glob("*/result.json")))}
+    mpi, mpirun = build / "workloads" / "trainer_mpi_openmpi", shutil.which("mpirun.openmpi")
+    if mpirun and os.access(mpi, os.X_OK):
+        two = f"{mpirun} --oversubscribe -np 2 {mpi} --quiet --steps 4 --seed"
+        made["check-ranks"] = make("check-ranks", "check", "-q", "--a", f"{two} 1", "--b", f"{two} 2", codes=[1])
+    return made
+
+
+def drawn(page):
+    """What is empty: canvases of one colour, figures without a mark, tables without a row, lists without an item, headings with nothing below."""
+    return page.evaluate("""() => {
+        const empty = [], named = e => e.closest('figure')?.querySelector('h2')?.textContent || e.outerHTML.slice(0, 80);
+        for (const c of document.querySelectorAll('.draw canvas:not([aria-hidden])')) {
+            const d = c.width && c.height ? c.getContext('2d').getImageData(0, 0, c.width, c.height).data : [];
+            if (new Set(new Uint32Array(d.buffer)).size < 3) empty.push('canvas: ' + named(c));
+        }
+        for (const s of document.querySelectorAll('main svg')) if (!s.children.length) empty.push('svg: ' + named(s));
+        for (const t of document.querySelectorAll('table')) if (t.querySelectorAll('tr').length < 2) empty.push('table: ' + t.textContent.slice(0, 80));
+        for (const l of document.querySelectorAll('ul, dl, pre, h1, h2')) if (!l.textContent.trim()) empty.push(l.outerHTML.slice(0, 80));
+        for (const f of document.querySelectorAll('figure')) if (!f.querySelector('canvas, svg')) empty.push('figure: ' + named(f));
+        for (const h of document.querySelectorAll('main > h2')) if (!h.nextElementSibling || h.nextElementSibling.tagName === 'H2') empty.push('heading: ' + h.textContent);
+        return empty;
+    }""")
+
+
+def tab_to(page, selector, most=60):
+    """By the Tab key alone. Is it reached?"""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate("s => document.activeElement.matches(s)", selector):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_the_page_of_every_command(browser, pages, shots, name):
+    if name not in pages:
+        pytest.skip("no Open MPI")
+    p = Page(browser, pages[name])
+    found = [h.strip() for h in p.page.locator("h2").all_text_contents()]
+    assert [h for h in PROMISED[name] if h not in found] == [], found
+    assert p.page.locator(".word").text_content().strip() and p.page.locator("h1").text_content().strip()
+    assert drawn(p.page) == []
+    p.page.screenshot(path=shots / f"{name}.png", full_page=True)
+    if p.page.locator("canvas.map").count():
+        assert tab_to(p.page, "canvas.map") and p.readout(), "a heatmap that the keyboard does not reach"
+        before = p.readout()
+        p.page.keyboard.press("End")
+        p.page.keyboard.press("ArrowUp")
+        assert p.readout() != before
+    elif p.page.locator(".draw").count():
+        assert tab_to(p.page, "[aria-roledescription=plot]")
+        p.page.keyboard.press("ArrowRight")
+        assert p.readout()
+    p.page.emulate_media(color_scheme="dark")
+    p.page.set_viewport_size({"width": 400, "height": 800})
+    p.page.wait_for_timeout(150)
+    assert p.page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert drawn(p.page) == []
+    p.page.screenshot(path=shots / f"{name}-narrow-dark.png", full_page=True)
     assert p.wrong == []
     p.page.close()
 
