@@ -52,7 +52,11 @@ static void wandering(struct twin_page *p, const struct tw_lab *lab)
         count += path && twin_run_load(path, &run[count], NULL) == 0;
         tw_free(path);
     }
-    tw_page_runs(p, (const struct twin_run *const *)run, count);
+    if (count > 1) {
+        twin_page_heading(p, "The runs of the first step, one beside the other");
+        twin_page_small(p, "Run 1 is %s.", run[0]->id ? run[0]->id : "");
+        tw_page_runs(p, (const struct twin_run *const *)run, count);
+    }
     for (size_t i = 0; i < count; i++)
         twin_run_free(run[i]);
     tw_free(run);
@@ -75,17 +79,29 @@ static void timings(struct twin_page *p, const json_t *list)
     tw_free(x);
 }
 
-static void one_step(struct twin_page *p, const struct tw_lab_step *s)
+/* The first thing seen: what each step came to. */
+static void results(struct twin_page *p, const struct tw_lab *lab)
 {
     static const char *const columns[] = {"step", "result", "why", NULL};
-    twin_page_heading(p, s->question);
     twin_page_table(p, columns, "  t");
-    twin_page_cell(p, "%s", s->title);
-    twin_page_cell_mood(p, mood_of(s->result), tw_lab_result_name(s->result));
-    twin_page_cell(p, "%s", s->why ? s->why : "");
+    for (size_t i = 0; i < TW_LAB_STEPS; i++) {
+        const struct tw_lab_step *s = &lab->step[i];
+        if (!s->wanted || !s->why)
+            continue;
+        twin_page_cell(p, "%s", s->title);
+        twin_page_cell_mood(p, mood_of(s->result), tw_lab_result_name(s->result));
+        twin_page_cell(p, "%s", s->why);
+    }
     twin_page_table_end(p);
+}
+
+static void one_step(struct twin_page *p, const struct tw_lab_step *s)
+{
+    twin_page_heading(p, s->question);
     if (s->text.data)
         twin_page_code(p, s->text.data);
+    else
+        twin_page_text(p, "%s", s->why);
     timings(p, json_object_get(s->json, "timings"));
     if (s->command) {
         twin_page_small(p, "To see it yourself:");
@@ -104,6 +120,7 @@ int tw_lab_page(const struct tw_lab *lab)
     }
     twin_page_verdict(p, code == TW_EXIT_SAME ? TWIN_MOOD_CLEAN : code == TW_EXIT_DIFFER ? TWIN_MOOD_FOUND : TWIN_MOOD_OPEN, code == TW_EXIT_SAME ? "PASS" : code == TW_EXIT_DIFFER ? "FAIL" : "OPEN",
                       code == TW_EXIT_SAME ? "Every step of the lab passed, or had nothing to measure." : code == TW_EXIT_DIFFER ? "A step of the lab failed." : "A step of the lab could not say.", lab->name);
+    results(p, lab);
     twin_page_facts(p, "");
     twin_page_fact(p, "command", "%s", job ? job : "");
     twin_page_fact(p, "wanders", "%s", lab->wanders ? lab->wanders : "");

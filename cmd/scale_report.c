@@ -212,25 +212,41 @@ static char *figure(double v, char out[32])
     return out;
 }
 
-/* With what stands in place of an interval where there is none: a figure is never alone. */
-static const char *range(const struct twin_estimate *e, double by, const char *unit, char out[48])
+/* The smallest number of workers that was measured; NULL: none. */
+static const struct twin_scaling_point *base_of(const struct tw_scale *s)
+{
+    for (size_t c = 0; c < s->counts; c++)
+        if (s->point[c].runs)
+            return &s->point[c];
+    return NULL;
+}
+
+/* A figure is never alone: what stands in place of an interval where there is none. */
+static const char *no_interval(size_t runs)
+{
+    return runs < 2 ? "one run" : "no spread";
+}
+
+static const char *range(const struct twin_estimate *e, double by, const char *unit, size_t runs, char out[48])
 {
     char low[32], high[32];
-    if (isnan(e->interval.low))
-        return "none: one run";
+    if (isnan(e->interval.low)) {
+        snprintf(out, 48, "none: %s", no_interval(runs));
+        return out;
+    }
     snprintf(out, 48, "%.15s to %.15s%s", figure(e->interval.low * by, low), figure(e->interval.high * by, high), unit);
     return out;
 }
 
 /* "8.24 ms (7.1 to 9.6)" */
-static const char *span(const struct twin_estimate *e, char out[64])
+static const char *span(const struct twin_estimate *e, size_t runs, char out[64])
 {
     const double by = e->value >= 1 ? 1 : e->value >= 1e-3 ? 1e3 : 1e6;
     const char *unit = by == 1 ? "s" : by < 1e6 ? "ms" : "us";
     if (isnan(e->value))
         return "-";
     if (isnan(e->interval.low))
-        snprintf(out, 64, "%.3g %s (one run)", e->value * by, unit);
+        snprintf(out, 64, "%.3g %s (%s)", e->value * by, unit, no_interval(runs));
     else
         snprintf(out, 64, "%.3g %s (%.3g to %.3g)", e->value * by, unit, e->interval.low * by, e->interval.high * by);
     return out;
@@ -244,9 +260,9 @@ static void print_cost(const struct tw_scale *s)
         const struct twin_scaling_point *p = &s->point[i];
         if (p->runs == 0)
             continue;
-        printf("  %7llu  %14s  %-24s", (unsigned long long)p->workers, figure(p->cost.value, a), range(&p->cost, 1, "", b));
+        printf("  %7llu  %14s  %-24s", (unsigned long long)p->workers, figure(p->cost.value, a), range(&p->cost, 1, "", p->runs, b));
         if (s->price > 0)
-            printf(" %10s  %s", figure(p->cost.value * s->price / 3600, c), range(&p->cost, s->price / 3600, "", d));
+            printf(" %10s  %s", figure(p->cost.value * s->price / 3600, c), range(&p->cost, s->price / 3600, "", p->runs, d));
         putchar('\n');
     }
 }
@@ -263,14 +279,15 @@ static void print_latency(const struct tw_scale *s)
     for (size_t i = 0; i < s->counts; i++) {
         const struct twin_scaling_point *p = &s->point[i];
         if (p->runs)
-            printf("  %7llu  %-25s %-25s %s\n", (unsigned long long)p->workers, span(&p->latency[0], of[0]), span(&p->latency[1], of[1]), span(&p->latency[2], of[2]));
+            printf("  %7llu  %-25s %-25s %s\n", (unsigned long long)p->workers, span(&p->latency[0], p->runs, of[0]), span(&p->latency[1], p->runs, of[1]), span(&p->latency[2], p->runs, of[2]));
     }
 }
 
 static void print_speed(const struct tw_scale *s)
 {
+    const struct twin_scaling_point *base = base_of(s);
     char a[32], b[48], c[48], d[48];
-    if (!s->measured)
+    if (!base)
         return;
     printf("\n  %7s %5s  %14s  %-24s %10s  %-18s\n", "workers", "runs", "throughput", "95% interval", "efficiency", "95% interval");
     for (size_t i = 0; i < s->counts; i++) {
@@ -280,8 +297,8 @@ static void print_speed(const struct tw_scale *s)
             continue;
         }
         snprintf(c, sizeof c, "%.3g%%", 100 * p->efficiency.value);
-        printf("  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers, p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", b), c,
-               p->efficiency.value == 1 && isnan(p->efficiency.interval.low) ? "the base" : range(&p->efficiency, 100, "%", d));
+        printf("  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers, p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", p->runs, b), c,
+               p == base ? "the base" : range(&p->efficiency, 100, "%", p->runs < base->runs ? p->runs : base->runs, d));
     }
     print_cost(s);
     print_latency(s);
@@ -328,15 +345,12 @@ static void print_order(const struct tw_scale *s)
 
 char *tw_scale_headline(const struct tw_scale *s)
 {
-    const struct twin_scaling_point *last = NULL, *base = NULL;
+    const struct twin_scaling_point *last = NULL, *base = base_of(s);
     struct tw_buf b = {0};
     char who[32];
-    for (size_t c = 0; c < s->counts; c++) {
-        if (s->point[c].runs && !base)
-            base = &s->point[c];
+    for (size_t c = 0; c < s->counts; c++)
         if (s->point[c].runs)
             last = &s->point[c];
-    }
     if (!base)
         tw_buf_puts(&b, "no run could be timed");
     else if (last == base)
@@ -344,7 +358,8 @@ char *tw_scale_headline(const struct tw_scale *s)
     else {
         tw_buf_printf(&b, "%s do %.3g times the work of %llu", workers(last->workers, who), last->speedup.value, (unsigned long long)base->workers);
         if (isnan(last->speedup.interval.low)) {
-            tw_buf_printf(&b, ": efficiency %.3g%%; no interval, since one of them was timed once only", 100 * last->efficiency.value);
+            tw_buf_printf(&b, ": efficiency %.3g%%; no interval: %s", 100 * last->efficiency.value,
+                          last->runs < 2 || base->runs < 2 ? "timed once only" : "the runs do not spread");
         } else {
             tw_buf_printf(&b, " (95%% interval %.3g to %.3g)", last->speedup.interval.low, last->speedup.interval.high);
             tw_buf_printf(&b, ": efficiency %.3g%% (%.3g to %.3g)", 100 * last->efficiency.value, 100 * last->efficiency.interval.low, 100 * last->efficiency.interval.high);

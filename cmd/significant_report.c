@@ -87,14 +87,19 @@ static void put_effect(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
     const double v = f->effect.value;
-    if (s->asked.question == TWIN_ASK_VARIANCE)
+    if (s->asked.question == TWIN_ASK_VARIANCE && !(isfinite(v) && v > 0)) /* a ratio to nothing has no size and no interval */
+        tw_buf_printf(b, "%s", isnan(v) ? "neither set spreads at all" : v > 0 ? "A does not spread at all, and B does" : "B does not spread at all, and A does");
+    else if (s->asked.question == TWIN_ASK_VARIANCE)
         tw_buf_printf(b, "B spreads " NUMBERS " times as much as A", v);
     else if (f->ratio)
         tw_buf_printf(b, "B is " NUMBERS "%% %s than A", fabs(v - 1) * 100, v < 1 ? "lower" : "higher");
     else
         tw_buf_printf(b, "B is " NUMBERS "%s %s than A", fabs(v), unit(s), v < 0 ? "lower" : "higher");
-    if (isnan(f->effect.interval.low))
+    if (isnan(f->effect.interval.low)) {
+        if (s->asked.question == TWIN_ASK_WITHIN)
+            tw_buf_puts(b, "; neither set spreads, so there is no interval");
         return;
+    }
     tw_buf_printf(b, ", %.3g%% interval ", f->effect.confidence * 100);
     if (f->ratio && s->asked.question != TWIN_ASK_VARIANCE)
         tw_buf_printf(b, "%+.4g%% to %+.4g%%", (f->effect.interval.low - 1) * 100, (f->effect.interval.high - 1) * 100);
@@ -135,7 +140,10 @@ static void put_answer(struct tw_buf *b, const struct tw_significant *s)
         put_effect(b, s);
         break;
     case TWIN_REAL_TOO_FEW:
-        tw_buf_printf(b, "TOO FEW     %zu and %zu values cannot show a difference at %.3g, whatever they are", f->set[0].n, f->set[1].n, s->asked.alpha);
+        if (bitwise)
+            tw_buf_puts(b, "TOO FEW     one value each, and the same: whether a set repeats its own was not seen");
+        else
+            tw_buf_printf(b, "TOO FEW     %zu and %zu values cannot show a difference at %.3g, whatever they are", f->set[0].n, f->set[1].n, s->asked.alpha);
         break;
     }
     tw_buf_puts(b, "\n");
@@ -189,6 +197,8 @@ static void print_assumptions(const struct tw_significant *s)
             printf("\n            %c: more than half of the values are equal (MAD = 0): outliers cannot be told", "AB"[k]);
         else if (s->set[k].run && f->set[k].n > 1 && f->set[k].distinct == 1)
             printf("\n            %c: one value in %zu runs: they repeat one another, and say nothing of other seeds", "AB"[k], f->set[k].n);
+        else if (f->set[k].n > 1 && f->set[k].distinct == 1)
+            printf("\n            %c: one value %zu times (MAD = 0): if runs that repeat one another gave them, they are one observation", "AB"[k], f->set[k].n);
         else if (f->set[k].mad.outliers && f->set[k].n >= OUTLIERS_FROM)
             printf("\n            %c: %zu outlier%s by modified z > 3.5, kept", "AB"[k], f->set[k].mad.outliers, f->set[k].mad.outliers == 1 ? "" : "s");
     }

@@ -136,7 +136,7 @@ static int read_json(struct tw_set *s, const char *path, const char *text, size_
     int rc = 0;
     if (!json_is_array(list)) {
         json_decref(list);
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a JSON list of numbers%s", path, list ? ", found another value" : "; it is not JSON");
+        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a JSON list of numbers%s", path, list ? ", found another value" : "; it is not JSON (which has no NaN and no infinity)");
     }
     json_array_foreach(list, i, item)
         if (rc == 0)

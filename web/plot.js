@@ -3,6 +3,7 @@
 /* Series over a common x, by uPlot; around it a legend of buttons, and a read-out for keyboard and screen reader. */
 
 const HEIGHT = 240;
+const WHOLE = Array.from({ length: 28 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]]; // with the seven colours, no two of 28 lines look alike
 
 class Plot {
@@ -48,6 +49,7 @@ class Plot {
   options() {
     const { head } = this, self = this;
     const axis = { stroke: () => css('--soft'), grid: { stroke: () => css('--line'), width: 1 }, ticks: { stroke: () => css('--line'), width: 1 }, font: '12px system-ui, sans-serif', labelFont: '12px system-ui, sans-serif' };
+    const whole = !head.logX && self.x.every(x => x === null || x === undefined || Number.isInteger(x)); // no step 1.5
     const few = head.style === 'points' && head.count <= 12;
     const series = [{}];
     for (const line of this.lines) {
@@ -60,7 +62,7 @@ class Plot {
       width: this.width(), height: HEIGHT, series, legend: { show: false },
       scales: { x: { time: false, distr: head.logX ? 3 : 1, range: this.pad(head.logX, head.style === 'points') },
         y: { distr: head.logY ? 3 : 1, range: head.logY ? undefined : (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => self.rangeY(lo, hi) } },
-      axes: [{ ...axis, size: 36, labelSize: 22, label: head.xName, ...(few ? { splits: () => self.x, filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(x => x === null ? '' : number(x)) },
+      axes: [{ ...axis, ...(whole ? { incrs: WHOLE } : {}), size: 36, labelSize: 22, label: head.xName, ...(few ? { splits: () => self.x, filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(x => x === null ? '' : number(x)) },
         { ...axis, ...(head.logY ? { splits: (/** @type {any} */ u) => self.decades(u), filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), label: head.yName, size: 64, labelSize: 22, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(y => y === null ? '' : number(y)) }],
       bands: head.style === 'fan' ? this.lines.filter((/** @type {any} */ l) => l.low).map((/** @type {any} */ l) => ({ series: [l.high, l.low], fill: () => self.colour(l.number) + '38' })) : [],
       cursor: { drag: { x: true, y: false }, points: { size: 7 } },

@@ -69,8 +69,12 @@ static size_t row_of(const struct twin_field *f, const struct twin_finding *x)
     return SIZE_MAX;
 }
 
-static void caption_of(struct tw_buf *b, const struct twin_field *f, const char *runs, bool differs)
+static void caption_of(struct tw_buf *b, const struct twin_field *f, const char *runs, bool differs, bool again)
 {
+    if (again) {
+        tw_buf_printf(b, "%s, to be read as the picture above.", runs);
+        return;
+    }
     tw_buf_printf(b, "%s. A row is a tensor, in the order in which a step flows from data to weights; a column is a step. ", runs);
     if (differs)
         tw_buf_puts(b, "What parts alone in the first coloured column is where it begins; weights carry it into every later step.");
@@ -90,7 +94,7 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
     const char **name = tw_calloc(f->rows, sizeof *name), **group = tw_calloc(f->rows, sizeof *group);
     char **owned = tw_calloc(f->rows, sizeof *owned);
     struct tw_buf caption = {0};
-    caption_of(&caption, f, runs, differs);
+    caption_of(&caption, f, runs, differs, question && !first);
     bool ok = name && group && owned && !caption.failed;
     for (size_t i = 0; ok && i < f->rows; i++) {
         name[i] = f->row[i].name;
@@ -267,20 +271,21 @@ void tw_field_how_much(struct twin_page *p, const struct twin_finding *first, co
 
 /* ---- curves */
 
-static const char *question_of(const struct twin_curve *c, char *room, size_t bytes)
+/* parted: there is a difference that they may show. */
+static const char *question_of(const struct twin_curve *c, bool parted, char *room, size_t bytes)
 {
     switch (c->kind) {
-    case TWIN_CURVE_LOSS: return "Does the loss show it?";
+    case TWIN_CURVE_LOSS: return parted ? "Does the loss show it?" : "Is the loss the same?";
     case TWIN_CURVE_GRADIENT: return "Are the gradients of one size?";
     case TWIN_CURVE_WEIGHT: return "Do the weights go the same way?";
     default: snprintf(room, bytes, "Is %.100s the same?", c->name); return room;
     }
 }
 
-static const char *caption_of_curve(const struct twin_curve *c)
+static const char *caption_of_curve(const struct twin_curve *c, bool parted)
 {
     switch (c->kind) {
-    case TWIN_CURVE_LOSS: return "Lines that lie on each other look like one. Where they part visibly, the divergence has reached what training is judged by.";
+    case TWIN_CURVE_LOSS: return !parted ? "Lines that lie on each other look like one." : "Lines that lie on each other look like one. Where they part visibly, the divergence has reached what training is judged by.";
     case TWIN_CURVE_GRADIENT: return "A jump in one run alone points to another batch, or to a number that overflowed.";
     case TWIN_CURVE_WEIGHT: return "Runs that part here end in different models.";
     case TWIN_CURVE_HYPER: return "A setting that steers the optimizer: where it differs, the runs were not asked to do the same.";
@@ -322,8 +327,8 @@ static void one_name(struct twin_page *p, const struct twin_finding *first, cons
     for (size_t i = 0; i < count; i++)
         bad += c[i].not_finite;
     if (ok)
-        twin_page_plot(p, &(struct twin_page_plot){.question = question_of(c, room, sizeof room),
-                                                   .caption = caption_of_curve(c),
+        twin_page_plot(p, &(struct twin_page_plot){.question = question_of(c, first != NULL, room, sizeof room),
+                                                   .caption = caption_of_curve(c, first != NULL),
                                                    .x_name = "step", .y_name = axis_of(c), .style = TWIN_PAGE_LINES, .x = x, .count = n, .series = series,
                                                    .series_count = count, .mark = first ? first->step_a : 0,
                                                    .mark_name = first && tw_is_record(first) ? "first difference" : NULL});

@@ -220,6 +220,7 @@ int twin_significance(const double *a, size_t na, const double *b, size_t nb, co
     case TWIN_ASK_BITWISE:
         out->effect.value = b[0] - a[0];
         out->answer = out->set[0].distinct == 1 && out->set[1].distinct == 1 && memcmp(a, b, sizeof *a) == 0 ? na + nb < 3 ? TWIN_REAL_TOO_FEW : TWIN_REAL_WITHIN : TWIN_REAL;
+        out->needed = out->answer == TWIN_REAL_TOO_FEW ? 2 : 0;
         return 0;
     }
     return TWIN_EINVAL;
