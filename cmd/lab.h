@@ -73,6 +73,7 @@ struct tw_lab {
     struct twin_factors factors;
     struct tw_lab_world natural; /* what --pin holds still in every run; else empty */
     char *pins;                  /* of the second step, as --pin takes them, without those under which the job fails; NULL: not made */
+    char *first;                 /* folder of the first run as the job is: nothing that the lab's own runs wrote was there yet */
     char *configuration;         /* of the first run as the job is: every figure carries what it was measured with */
     uint64_t made;               /* runs so far */
     double expected_s;           /* of the longest natural run; 0: none yet */
@@ -93,8 +94,6 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
 void tw_lab_run_free(struct tw_lab_run *r);
 /* How far the ends of two runs lie apart: from files of weights where both have one, else estimated. */
 int tw_lab_gap(const struct tw_lab_run *a, const struct tw_lab_run *b, struct twin_gap *out, struct twin_error *err);
-/* Of the runs of a job: the last line that it printed to stderr. malloc'ed; NULL: none. */
-char *tw_lab_last_words(const struct twin_run *r);
 
 /* ---- the steps. 0, or an error of ours: then the lab ends. */
 int tw_lab_noise(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);

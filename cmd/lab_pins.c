@@ -2,6 +2,7 @@
 /* Step 2: the same command, and everything held still that can be. Are same-seed runs equal now? */
 #include "lab.h"
 
+#include "runs.h"
 #include "json.h"
 #include "say.h"
 
@@ -143,6 +144,8 @@ static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struc
         tw_lab_line(s, "loss", "largest gap of two of %zu runs %.2g; required: below %g", set->count, m->loss, TW_LAB_SAME_LOSS);
     if (!isnan(m->l2))
         tw_lab_line(s, "weights", "largest L2 distance %.2g%s; required: below %g", m->l2, m->exact ? "" : " (estimated from sketches)", TW_LAB_SAME_L2);
+    if (s->result == TW_LAB_PASS)
+        tw_lab_line(s, "means", "%s", m->equal ? "held still like this, the same seed gives the same model here" : "held still like this, the same seed gives nearly the same model here");
 }
 
 static int compare(struct tw_lab_step *s, const struct tw_lab_world *w, const struct tw_lab_set *set, struct twin_error *err)
@@ -199,7 +202,7 @@ int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
         }
     }
     if (rc == 0 && !lab->interrupted && last_failed(&set)) {
-        char *words = tw_lab_last_words(set.run[set.count - 1].run);
+        char *words = tw_run_last_words(set.run[set.count - 1].run);
         tw_lab_decide(s, TW_LAB_FAIL, "the job fails under the pins%s%s", words ? ": " : "", words ? words : "");
         tw_free(words);
     } else if (rc == 0 && !lab->interrupted) {

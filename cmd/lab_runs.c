@@ -204,6 +204,8 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
         lab->expected_s = out->run->wall_s;
     if (!lab->configuration && w->world.count == lab->natural.world.count)
         lab->configuration = tw_configuration_of_world(out->run);
+    if (!lab->first && level == TWIN_LEVEL_TENSORS && w->world.count == lab->natural.world.count)
+        lab->first = tw_strdup(out->run->dir);
     rc = twin_ends_read(out->run, &out->ends, err);
     if (rc == 0)
         keep_weights(lab, &before, out);
@@ -224,25 +226,6 @@ int tw_lab_gap(const struct tw_lab_run *a, const struct tw_lab_run *b, struct tw
 {
     twin_gap_estimate(&a->ends, &b->ends, out);
     return a->has_weights && b->has_weights ? twin_gap_exact(&a->ends, &a->weights, &b->weights, out, err) : 0;
-}
-
-char *tw_lab_last_words(const struct twin_run *r)
-{
-    char *path = tw_path_join(r->dir, "stderr"), *text = NULL;
-    size_t n = 0;
-    if (!path || tw_read_file(path, (size_t)1 << 26, &text, &n, NULL) != 0) {
-        tw_free(path);
-        return NULL;
-    }
-    tw_free(path);
-    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
-    size_t from = n;
-    while (from && text[from - 1] != '\n' && n - from < 300)
-        from--;
-    char *words = n > from ? tw_printable(text + from, n - from) : NULL;
-    tw_free(text);
-    return words;
 }
 
 /* ---- several */

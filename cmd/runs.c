@@ -4,6 +4,7 @@
 #include "base.h"
 #include "say.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -180,4 +181,23 @@ bool tw_run_shows_no_input(const struct twin_run *r)
         if (trace_saw_input(r->traces[i]))
             return false;
     return python;
+}
+
+char *tw_run_last_words(const struct twin_run *r)
+{
+    char *path = tw_path_join(r->dir, "stderr"), *text = NULL;
+    size_t n = 0;
+    if (!path || tw_read_file(path, (size_t)1 << 26, &text, &n, NULL) != 0) {
+        tw_free(path);
+        return NULL;
+    }
+    tw_free(path);
+    while (n && !isalnum((unsigned char)text[n - 1]) && !strchr(".)]}'\"", text[n - 1])) /* frames of lines, as mpirun draws them, say nothing */
+        n--;
+    size_t from = n;
+    while (from && text[from - 1] != '\n' && n - from < 300)
+        from--;
+    char *words = n > from ? tw_printable(text + from, n - from) : NULL;
+    tw_free(text);
+    return words;
 }

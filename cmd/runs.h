@@ -17,6 +17,8 @@ void tw_run_totals(const struct twin_run *r, struct tw_run_totals *t);
 
 /* "ok", "exit 3", "SIGSEGV", "not started", "stopped", "interrupted", "running" */
 const char *tw_run_state(const struct twin_run *r, char text[32]);
+/* The last line that the run printed to stderr. malloc'ed; NULL: none. */
+char *tw_run_last_words(const struct twin_run *r);
 /* By its own fault: not when twinrun or Ctrl-C ended it. */
 bool tw_run_failed(const struct twin_run *r);
 /* A Python job may compute with bare tensors: no module and no loader shows what goes in, the operation level does. (A C program

@@ -54,6 +54,7 @@ struct tw_scale_result {
     bool equal;                      /* bit for bit */
     double distance;                 /* relative L2 distance of the weights, by sketches; NaN: not known */
     double loss, loss_distance;      /* of the run of round 0; NaN: none seen */
+    uint64_t broken_step;            /* a loss of it was NaN or infinite in the step before this one; 0: none was */
     char *why;                       /* not compared: why; NULL */
 };
 

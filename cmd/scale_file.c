@@ -74,9 +74,9 @@ static json_t *point_json(const struct tw_scale *s, size_t i)
 
 static json_t *result_json(const struct tw_scale_result *r)
 {
-    return json_pack("{s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "workers", (json_int_t)r->workers, "runs", (json_int_t)r->runs, "classes", (json_int_t)r->classes, "compared",
+    return json_pack("{s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "workers", (json_int_t)r->workers, "runs", (json_int_t)r->runs, "classes", (json_int_t)r->classes, "compared",
                      (int)r->compared, "equal", (int)r->equal, "relative_l2", tw_json_number(r->distance), "loss", tw_json_number(r->loss), "loss_distance",
-                     tw_json_number(r->loss_distance), "why", tw_json_text(r->why));
+                     tw_json_number(r->loss_distance), "nonfinite_step", r->broken_step ? json_integer((json_int_t)r->broken_step - 1) : json_null(), "why", tw_json_text(r->why));
 }
 
 json_t *tw_scale_json(const struct tw_scale *s)
@@ -176,6 +176,8 @@ static int results_read(const json_t *list, struct tw_scale *s)
             number(j, "relative_l2", &r->distance) || number(j, "loss_distance", &r->loss_distance))
             return TWIN_EFORMAT;
         r->loss = json_is_number(loss) ? json_number_value(loss) : NAN; /* may be negative */
+        uint64_t step;
+        r->broken_step = whole(j, "nonfinite_step", 0, UINT32_MAX, &step) == 0 ? step + 1 : 0;
         r->compared = json_is_true(json_object_get(j, "compared"));
         r->equal = json_is_true(json_object_get(j, "equal"));
         if (json_is_string(json_object_get(j, "why")) && text(j, "why", &r->why) != 0)

@@ -2,6 +2,7 @@
 /* From the runs to the curve, and how it is put: text and CSV. Speed and results are told apart, never mixed. */
 #include "scale.h"
 
+#include "runs.h"
 #include "say.h"
 #include "values.h"
 
@@ -129,6 +130,24 @@ static void note_runs(struct tw_scale *s, size_t c)
     tw_buf_free(&failed);
 }
 
+/* Of the first run that failed: its last words, and where all that it printed is. */
+static void note_failed(struct tw_scale *s)
+{
+    for (size_t i = 0; i < s->runs && s->home; i++) {
+        struct twin_run *r = NULL;
+        char *dir = s->run[i].good ? NULL : tw_printf("%s/runs/%s", s->home, s->run[i].run), *words = NULL;
+        if (!dir)
+            continue;
+        if (twin_run_load(dir, &r, NULL) == 0)
+            words = tw_run_last_words(r);
+        note(s, "a failed run's last line: %s (all of it: %s/stderr)", words ? words : "none", dir);
+        twin_run_free(r);
+        tw_free(words);
+        tw_free(dir);
+        return;
+    }
+}
+
 static void note_all(struct tw_scale *s)
 {
     double observer = 0;
@@ -148,11 +167,7 @@ static void note_all(struct tw_scale *s)
     }
     if (short_runs)
         note(s, "no p99 of steps from fewer than %zu steps a run, no p90 from fewer than %zu", twin_scaling_steps_needed(TWIN_SCALING_P99), twin_scaling_steps_needed(TWIN_SCALING_P90));
-    for (size_t i = 0; i < s->runs && s->home; i++)
-        if (!s->run[i].good) {
-            note(s, "what a failed run printed: %s/runs/%s/stderr", s->home, s->run[i].run);
-            break;
-        }
+    note_failed(s);
     if (few)
         note(s, "outliers are looked for from %d runs on", OUTLIERS_FROM);
     if (counted && s->work.per_run)
@@ -326,6 +341,8 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
         tw_buf_printf(&b, "; last loss %.6g", r->loss);
     if (!isnan(r->loss_distance) && r->loss_distance > 0)
         tw_buf_printf(&b, " (%.1e off)", r->loss_distance);
+    if (r->broken_step)
+        tw_buf_printf(&b, "; its loss is NaN or infinite from step %llu on", (unsigned long long)r->broken_step - 1);
     return tw_buf_steal(&b);
 }
 

@@ -13,7 +13,7 @@ def equally_fast(j):
 save("equal.json", equally_fast)
 save("once.json", lambda j: j.update(runs=[r for r in j["runs"] if r["round"] < 2]))
 save("none.json", lambda j: j.update(runs=[]))
-save("loss.json", lambda j: [r.update(loss=None, loss_distance=None) for r in j["results"]])
+save("loss.json", lambda j: [r.update(loss=None, loss_distance=None, nonfinite_step=3) for r in j["results"]])
 save("nan.json", lambda j: j["runs"][5].update(timed_s=float("nan")))
 save("zero.json", lambda j: j["runs"][5].update(timed_s=0))
 save("minus.json", lambda j: j["runs"][5]["step_s"].__setitem__(0, -1))
@@ -24,6 +24,7 @@ twinrun scale --from equal.json > said; echo "exit $?"; sed '/^results/,/^$/d; /
 for name in once none loss nan zero minus tiny mixed; do
     echo "== $name"; twinrun scale --from $name.json > said; echo "exit $?"; head -1 said; sed -n '/could be timed/p; /^note/s/.*\(no interval.*\)/\1/p' said
 done
+twinrun scale --from loss.json | sed -n '/^results/,/^$/p'
 twinrun scale --from once.json > said
 grep -c 'none: one run\|(one run)' said
 grep 'interval' said | head -1
