@@ -214,7 +214,7 @@ PROMISED = {
     "report-several": ["Which runs are equal, and until when?", *APART[1:], *CURVES],
     "isolate": ["Hypotheses: which factors make runs part?", "Confirmation: natural runs, with the suspects pinned or one of them free", "Where do the runs differ, and by how much?",
                 "Plan, written before the first run", "Does the loss show it?"],
-    "lab": ["Where do the runs end?", "The runs of the first step, one beside the other", "What do the pins cost?", "Which runs are equal, and until when?", *APART[1:], "Does the loss show it?"],
+    "lab": ["Where do the runs end?", "The runs of the first step, one beside the other", *(["What do the pins cost?"] if FULL else []), "Which runs are equal, and until when?", *APART[1:], "Does the loss show it?"],
     "scale": [*SCALED, "Is the loss the same?"],
     "scale-from": SCALED,
 }
@@ -239,7 +239,7 @@ def pages(build, tmp_path_factory):
             "report-one": make("report-one", "report", "last"),
             "report-several": make("report-several", "report", "last~2", "last~1", "last"),
             "check-ranks": make("check-ranks", "check", "-q", "--runs", "2", "--", "sh", "-c", f"for r in 0 1; do RANK=$r WORLD_SIZE=2 {job} --steps 9 --noise-at $((r + 3)) & done; wait", codes=[1]),
-            "lab": make("lab", "lab", "-q", "--runs", "4", "--step", "noise,cost", "--", wanderer, "--runs-file", "runs", "--wander", "0.01", codes=[0, 1, 3]),
+            "lab": make("lab", "lab", "-q", "--runs", "4", "--step", "noise,cost" if FULL else "noise", "--", wanderer, "--runs-file", "runs", "--wander", "0.01", codes=[0, 1, 3]),
             "isolate": make("isolate", "isolate", "-q", "--a", f"A=1 {trainer} --ordered --quiet --steps 5 --seed 1", "--b", f"A=2 {trainer} --ordered --quiet --steps 5 --seed 2", codes=[1]),
             "scale": make("scale", "scale", "-q", "--counts", "1,2", "--", job, "--steps", "12", "--sleep-ms", "{n}"),
             "scale-from": make("scale-from", "scale", "-q", "--from", next((folder / "home" / "studies").glob("*/result.json")))}

@@ -1,7 +1,7 @@
 # A study of a job that takes n ms a step: what the file says is what the runs took; the curve is drawn again from the file alone.
 twinrun scale --counts 4,1,2 --work-per-step '16*{n},samples' --price 7.2 --csv curve.csv -- "$JOB" --steps 25 --sleep-ms {n} > said 2> progress; echo "exit $?"
 grep -c '^round' progress; grep -c '^not timed' progress; grep '^plan' progress
-sed -E '/^ +[124] +3 +[0-9]/s/[0-9][0-9.,e+-]*/N/3g; /^ +[124] +[0-9.e-]+ +[0-9]/s/[0-9][0-9.,e+-]*/N/2g; /^ +[124] +[0-9.]+ [mu]?s \(/s/[0-9][0-9.,e+-]*/N/2g; s/^(SCALING.*do ).*/\1N times .../; s/on [^ ]*$/on HOST/; s/^(measured) +[-0-9]+/\1  DAY/' said | grep -v 'oversubscribed\|^study\|^next\|went into watching' | sed 's/^note/    /; s/ [mu]s / s /g'
+sed -E '/^ +[124] +3 +[0-9]/s/[0-9][0-9.,e+-]*/N/3g; /^ +[124] +[0-9.e-]+ +[0-9]/s/[0-9][0-9.,e+-]*/N/2g; /^ +[124] +[0-9.e+-]+ [mu]?s \(/s/[0-9][0-9.,e+-]*/N/2g; s/^(SCALING.*do ).*/\1N times .../; s/on [^ ]*$/on HOST/; s/^(measured) +[-0-9]+/\1  DAY/' said | grep -v 'oversubscribed\|^study\|^next\|went into watching' | sed 's/^note/    /; s/ [mu]s / s /g'
 mv .twinrun gone
 twinrun scale --from gone/studies/*/result.json > again; grep -v '^study\|^next' said | diff - again && echo "the same from the file"
 twinrun scale --from gone/studies/*/result.json --json > one.json
