@@ -188,6 +188,8 @@ def test_distributed_checkpoint(digest, tmp_path):
     torch.save(state, tmp_path / "plain.pt")
     r = digest(tmp_path / "dcp", tmp_path / "plain.pt")
     assert r["outcome"] == "same" and r["value_differences"] == [] and len(r["items"][0]["tensors"]) == 5, r
+    only, = digest("--tensors", tmp_path / "dcp")["items"]
+    assert only["file"] is None and {**only, "file": r["items"][0]["file"]} == r["items"][0], only
     state["model"]["w.x"][2, 1, 1] += 1
     quiet_dcp().save(state, checkpoint_id=str(tmp_path / "other"), no_dist=True)
     r = digest(tmp_path / "dcp", tmp_path / "other")
