@@ -104,7 +104,7 @@ const char *twin_cause_name(enum twin_cause c);  /* "interference", ...: in JSON
 const char *twin_cause_words(enum twin_cause c); /* "another process used the processors" */
 const char *twin_cause_advice(enum twin_cause c); /* the practice that addresses it */
 
-/* One counter against the time per step, over blocks of at least 100 ms. */
+/* One counter against the time per step, over blocks of at least 80 ms. */
 struct twin_moved {
     enum twin_counter counter;
     double rho, p, adjusted; /* Spearman; by permutation; Holm over the counters tested */

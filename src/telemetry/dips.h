@@ -11,10 +11,11 @@ struct tw_block {
     double rate[TWIN_COUNTERS]; /* per second; levels: mean. NaN: not known for most of the block */
 };
 
-/* The rows but the first, as at most `most` blocks of about equal length, 100 ms or longer. Returns how many. */
+/* The rows but the first, as at most `most` blocks of about equal length, 80 ms or longer. Returns how many. */
 size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most, struct tw_block out[TW_BLOCKS_MAX]);
 
-/* Fills what a stretch is like and what moved: blocks with slow[i] against the others. out->slower etc. too. */
+/* Blocks with slow[i] against the others: where they are and how much slower; then, which takes long, what moved and the cause. */
+int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out, struct twin_error *err);
 int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out, struct twin_error *err);
 
 #endif

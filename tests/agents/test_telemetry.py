@@ -291,30 +291,31 @@ def test_campaign(tmp_path, capsys):
 
 # ---------------------------------------------------------------- simulated counters
 
-def simulate(folder, rng, slow, column=None, level=None, rate=None, steps=400, step_s=0.01, ranks=1):
-    """Writes telemetry of a run that is `slow` times slower from a random step to another one; `column` of the machine moves with it."""
+def simulate(folder, rng, slow, column=None, level=None, rate=None, steps=400, step_s=0.01, ranks=1, ran_s=None, waits=0.0, bytes_per_step=None):
+    """Writes telemetry of a run that is `slow` times slower from a random step to another one; `column` of the machine moves with it.
+    ran_s: the thread's processor time in each step (what is left of it: waiting); waits: seconds per second without a processor."""
     first = rng.randint(steps // 4, steps // 2)
     last = first + rng.randint(steps // 5, steps // 3)
-    now, busy, total, ran = 10**12, 0.0, 0.0, 0.0
+    now, busy, total, ran, waited = 10**12, 0.0, 0.0, 0.0, 0.0
     process, host = [], []
     for step in range(steps):
         there = first <= step < last
         takes = step_s * (slow if there else 1) * rng.uniform(0.99, 1.01)
-        process.append((now, step, int(ran * 1e9)))
-        moved = (level[there] if level else int(total * 1e9))
-        host.append((now, int(busy * 1e9), moved))
+        process.append((now, step, int(ran * 1e9), int(waited * 1e9)))
+        host.append((now, int(busy * 1e9), level[there] if level else bytes_per_step * step if bytes_per_step else int(total * 1e9)))
         now += int(takes * 1e9)
         busy += takes
         # Time that a hypervisor takes is no time in which the thread runs; a slow clock is.
-        ran += step_s if rate else takes
+        ran += ran_s or (step_s if rate else takes)
+        waited += waits * takes
         total += takes * (rate[there] if rate else 0)
-    process.append((now, steps, int(ran * 1e9)))
+    process.append((now, steps, int(ran * 1e9), int(waited * 1e9)))
     shutil.rmtree(folder / "telemetry")
     (folder / "telemetry").mkdir()
     for rank in range(ranks):
         (folder / "telemetry" / ("%d.1" % rank)).write_text(
             "twinrun.telemetry/1\tprocess\tn\t%d\t%d\t1\tmain\nt_ns\tsteps\tthread\tran_ns\twait_ns\n" % (rank, ranks) +
-            "".join("%d\t%d\t1\t%d\t0\n" % row for row in process))
+            "".join("%d\t%d\t1\t%d\t%d\n" % row for row in process))
     (folder / "telemetry" / "host").write_text("twinrun.telemetry/1\thost\tn\nt_ns\tbusy_ns\t%s\n" % (column or "cpus") +
                                                "".join("%d\t%d\t%d\n" % (row if column else row[:2] + (4,)) for row in host))
     return first, last
@@ -433,35 +434,40 @@ def test_accuracy_in_the_sixth_decimal(maker):
     assert "step %d" % at in findings[0]["evidence"] and "additions" in findings[0]["practice"]
 
 
-def test_slower_by_day(maker):
+@pytest.mark.parametrize("cause", ["interference", "network", "steal", "quota"])
+def test_slower_by_day(maker, cause):
     """4,100 samples/s at night, 3,400 by day: interference or the network, speed."""
     a, b = names(maker)
     one = maker.original(JOB, "--train", "20")
-    night, day = maker.rng.uniform(0.010, 0.020), maker.rng.uniform(1.15, 1.35)
-    cause = maker.rng.choice(["steal", "quota"])
-    column = {"steal": "steal_ns", "quota": "throttled_ns"}[cause]
-    for k in range(5):
+    batch, moved = maker.rng.randint(40, 80), maker.rng.randint(10**5, 10**7)
+    night, day, lost = batch / 4100, batch / 3400, 1 - 3400 / 4100
+
+    def copies(label, step_s, lost):
         near = 1 + maker.rng.uniform(-0.004, 0.004)
-        maker.copy(a, one, 60 * near, night * near, column=column, rate=(0.0, 0.0))
-        maker.copy(b, one, 60 * day * near, night * day * near, column=column, rate=(1 - 1 / day, 1 - 1 / day))
+        simulated = {"interference": {"waits": lost}, "network": {"column": "net_bytes", "bytes_per_step": moved},
+                     "steal": {"column": "steal_ns", "rate": (lost, lost)}, "quota": {"column": "throttled_ns", "rate": (lost, lost)}}[cause]
+        maker.copy(label, one, 60 * step_s / night * near, step_s * near, ran_s=0.8 * night, **simulated)
+
+    for _ in range(5):
+        copies(a, night, 0.0)
+        copies(b, day, lost)
     findings, _all = maker.diagnose(a, b)
-    assert [(f["kind"], f["source"]) for f in findings] == [("speed", cause)]
-    assert _all["bits"] == "same" and abs(_all["ratio"] - day) < 0.02
+    assert [(f["kind"], f["source"]) for f in findings] == [("speed", cause)], _all
+    assert _all["bits"] == "same" and abs(_all["ratio"] - 4100 / 3400) < 0.02
 
 
 def test_more_workers(maker):
     """90 minutes became 70, workers 10 -> 14: scaling, both."""
     a, b = names(maker)
-    few = maker.rng.randint(2, 4)
-    many = few + maker.rng.randint(1, 3)
+    few, many = 10, 14
     ranks = lambda n: ("sh", "-c", " & ".join("RANK=%d WORLD_SIZE=%d %s --train 6 --last-bit-at 0 --bit %d" % (r, n, JOB, n) for r in range(n)) + " & wait")
-    minutes = maker.rng.uniform(60, 100)
-    for k in range(4):
-        maker.copy(a, maker.original(*ranks(few)), 60 * minutes + k, 0.01, ranks=few)
-        maker.copy(b, maker.original(*ranks(many)), 60 * minutes * 0.78 + k, 0.01, ranks=many)
+    for _ in range(4):
+        maker.copy(a, maker.original(*ranks(few)), 60 * maker.rng.uniform(89, 91), 0.01, ranks=few)
+        maker.copy(b, maker.original(*ranks(many)), 60 * maker.rng.uniform(69, 71), 0.01, ranks=many)
     findings, _all = maker.diagnose(a, b)
     assert [(f["kind"], f["source"]) for f in findings] == [("both", "scaling")], _all
     assert "%d against %d" % (few, many) in findings[0]["evidence"]
+    assert abs(_all["ratio"] - 70 / 90) < 0.03
 
 
 def test_equal_on_one_node_not_in_a_pool(maker):
