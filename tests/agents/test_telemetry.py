@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import socket
 import struct
@@ -348,6 +349,154 @@ def test_simulated_in_recorded_counters(recorded, truth, more, seed):
 def test_even_steps_are_called_even(recorded, seed):
     simulate(newest(recorded), random.Random(seed), 1.0)
     assert classified(recorded, newest(recorded)) == "even"
+
+
+# ---------------------------------------------------------------- ranks of one run
+
+class Barrier:
+    """Answers when all ranks have asked: what an all-reduce that sleeps does to them."""
+
+    def __init__(self, ranks):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.serve, args=(ranks,), daemon=True).start()
+
+    def serve(self, ranks):
+        try:
+            peers = [self.socket.accept()[0] for _ in range(ranks)]
+            for peer in peers:
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while all(len(peer.recv(4)) == 4 for peer in peers):
+                for peer in peers:
+                    peer.sendall(bytes(64))
+        except OSError:
+            pass
+        for peer in peers:
+            peer.close()
+
+    def close(self):
+        self.socket.close()
+
+
+def uneven(home, folder):
+    return json.loads(twinrun(home, "report", "--json", folder).stdout)["uneven"]
+
+
+def ranks_run(home, kind, rng, steps, mpi=False):
+    """Two ranks on a processor each, in step; something is done to one of them from begin to end. Returns (folder, rank)."""
+    slow, spin = rng.randint(0, 1), rng.randint(1000000, 2000000)
+    cpus = rng.sample(sorted(os.sched_getaffinity(0)), 2)
+    groups = [make_group("twinrun-test-%d-%d" % (os.getpid(), k)) for k in range(2)]
+    barrier = None if mpi else Barrier(2)
+    back, hog = own_group() if groups[0] else None, None
+    try:
+        if groups[0]:
+            move_to(groups[1 - slow])  # the barrier is answered with the job's share
+        if kind == "quota":
+            set_quota(groups[slow], 50000)
+        if kind == "hog":
+            hog = subprocess.Popen([str(w) for w in in_group(groups[slow], ["taskset", "-c", str(cpus[slow]), JOB, "--hog", "--seconds", "60"])])
+        place = lambda r: in_group(groups[r], ["taskset", "-c", str(cpus[r])])
+        if mpi:
+            words = "case $OMPI_COMM_WORLD_RANK in %s esac" % " ".join("%d) exec %s;;" % (r, shlex.join([*place(r), str(mpi), str(steps), str(spin)])) for r in range(2))
+            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2", "sh", "-c", words]
+        else:
+            amount = lambda r: int(spin * (1.5 if kind == "work" and r == slow else 1))
+            command = ["sh", "-c", " & ".join("RANK=%d WORLD_SIZE=2 %s" % (r, shlex.join([*place(r), *map(str, [JOB, "--steps", steps, "--spin", amount(r), "--port",
+                       barrier.port, "--bytes", 64])])) for r in range(2)) + " & wait"]
+        env = dict(os.environ, TWINRUN_HOME=str(home), OMPI_MCA_btl_vader_single_copy_mechanism="none")
+        subprocess.run([TWINRUN, "record", "-q", "--level", "steps", "--", *command], env=env, check=True, timeout=300, capture_output=True)
+    finally:
+        if hog:
+            hog.kill()
+            hog.wait()
+        if barrier:
+            barrier.close()
+        if back:
+            move_to(back)
+        time.sleep(0.02)
+        for group in groups:
+            if group:
+                os.rmdir(group)
+    return newest(home), slow
+
+
+needs_two = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+
+
+@needs_two
+@pytest.mark.parametrize("seed", range(12 if FULL else 1))
+@pytest.mark.parametrize("kind", ["hog", "even"] + (["quota", "work"] if FULL else []))
+def test_one_slow_rank(tmp_path, kind, seed):
+    """A neighbour on one rank's processor, a quota on one rank, half as much work again for one rank: real, from begin to end."""
+    if kind == "quota" and not can_do(kind):
+        pytest.skip("control groups cannot be made here")
+    folder, slow = ranks_run(tmp_path, kind, random.Random("%s %d" % (kind, seed)), 400)
+    found = uneven(tmp_path, folder)
+    if kind == "even":
+        assert found["outcome"] == "alike", found
+        return
+    assert (found["outcome"], found["rank"], found["slow_ranks"]) == ("uneven", slow, 1), found
+    assert found["of"] == ("running" if kind == "work" else "waiting") and not found["spin"]
+    assert found["slower"] > 0.3 and found["interval"][0] <= found["slower"] <= found["interval"][1]
+    if kind == "work":
+        assert abs(found["slower"] - 0.5) < 0.1
+
+
+@needs_two
+@pytest.mark.skipif(not FULL, reason="TWINRUN_FULL=1")
+@pytest.mark.parametrize("kind", ["hog", "quota", "even"])
+def test_one_slow_rank_of_mpi(tmp_path, kind):
+    """Open MPI waits by spinning: only the wait for a processor tells the ranks apart."""
+    job = BUILD / "tests" / "agents" / "ranks_job_openmpi"
+    if not job.exists() or not shutil.which("mpirun.openmpi"):
+        pytest.skip("Open MPI is not here")
+    folder, slow = ranks_run(tmp_path, kind, random.Random(kind), 400, mpi=job)
+    found = uneven(tmp_path, folder)
+    assert found["outcome"] == ("alike" if kind == "even" else "uneven"), found
+    if kind != "even":
+        assert found["rank"] == slow and found["of"] == "waiting"
+
+
+def simulate_ranks(folder, rng, ranks, slow, slower, spin=False, blank=False, steps=300, step_s=0.01):
+    """Telemetry of ranks in step, of which one needs `slower` times its time; spin: the others run while they wait; blank: without a thread's counters."""
+    shutil.rmtree(folder / "telemetry")
+    (folder / "telemetry").mkdir()
+    takes = [step_s * slower * rng.uniform(1, 1.05) for _ in range(steps)]
+    for rank in range(ranks):
+        now, ran, rows = 10**12, 0.0, []
+        for step in range(steps + 1):
+            rows.append("%d\t%d\t1\t%s\t%s\n" % (now, step, "-" if blank else int(ran * 1e9), "-" if blank else 0))
+            if step < steps:
+                now += int(takes[step] * 1e9)
+                ran += takes[step] if rank == slow or spin else step_s * rng.uniform(0.97, 1.0)
+        (folder / "telemetry" / ("%d.1" % rank)).write_text(
+            "twinrun.telemetry/1\tprocess\tn\t%d\t%d\t1\tmain\nt_ns\tsteps\tthread\tran_ns\twait_ns\n" % (rank, ranks) + "".join(rows))
+
+
+@pytest.mark.parametrize("seed", range(12 if FULL else 1))
+def test_a_rank_on_another_processor(recorded, tmp_path, seed):
+    """Other clocks and models cannot be had here: simulated in recorded counters and provenance."""
+    rng = random.Random(seed)
+    folder = tmp_path / "run"
+    shutil.copytree(newest(recorded), folder)
+    ranks, slower = rng.randint(4, 16), rng.uniform(1.25, 1.6)
+    slow = rng.randrange(ranks)
+    world = json.loads((folder / "provenance.json").read_text())
+    usual, other = ("%s %d" % (words(rng).title(), rng.randint(1000, 9999)) for _ in range(2))
+    world["ranks"] = [{"rank": r, "host": "n%d" % r, "machine": {"cpu": other if r == slow else usual}} for r in range(ranks)]
+    (folder / "provenance.json").write_text(json.dumps(world))
+    simulate_ranks(folder, rng, ranks, slow, slower)
+    found = uneven(recorded, folder)
+    assert (found["outcome"], found["rank"], found["of"], found["slow_ranks"], found["ranks"]) == ("uneven", slow, "running", 1, ranks)
+    assert abs(found["slower"] / (slower - 1) - 1) < 0.25 and other in found["machine"] and usual in found["machine"]
+    simulate_ranks(folder, rng, ranks, slow, 1.0)
+    assert uneven(recorded, folder)["outcome"] == "alike"
+    simulate_ranks(folder, rng, ranks, slow, slower, spin=True)
+    found = uneven(recorded, folder)
+    assert found["outcome"] == "alike" and "as far as can be told" in found["sentence"]
+    simulate_ranks(folder, rng, ranks, slow, slower, blank=True)
+    assert uneven(recorded, folder)["outcome"] == "not-known"
 
 
 # ---------------------------------------------------------------- sets of runs
