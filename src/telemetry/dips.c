@@ -8,7 +8,6 @@
 #include <twin/stats.h>
 
 #define BLOCK_S .08 /* below the period of a quota, 100 ms, so that one period is one block */
-#define SHUFFLES 999
 #define ALPHA .01
 #define NOISES 4.        /* how many times the run's own unrest */
 #define SLOWER_MIN .1
@@ -138,7 +137,7 @@ static bool any_stretch(const double *x, size_t n, const double *needed)
 }
 
 /* Share of shuffled orders in which some stretch stands out as much. Stops as soon as it is seen to be no small one. */
-static double chance(const double *x, size_t n, double score)
+static double chance(const double *x, size_t n, double score, size_t shuffles)
 {
     double mixed[TW_BLOCKS_MAX], needed[TW_BLOCKS_MAX + 1], mean = 0;
     for (size_t i = 0; i < n; i++)
@@ -149,7 +148,7 @@ static double chance(const double *x, size_t n, double score)
         needed[length] = (score - 1e-9) / weight(length, n);
     size_t as_much = 0, s = 0;
     uint64_t state = SEED;
-    for (; s < SHUFFLES && (double)(1 + as_much) <= ALPHA * (SHUFFLES + 1); s++) {
+    for (; s < shuffles && (double)(1 + as_much) <= ALPHA * (double)(shuffles + 1); s++) {
         for (size_t i = n - 1; i > 0; i--) {
             size_t k = (size_t)(tw_mix64(state += 0x9E3779B97F4A7C15ull) % (i + 1));
             double kept = mixed[i];
@@ -187,7 +186,7 @@ static double threshold(const double *y, const bool *slow, size_t n)
     return fmax(log1p(SLOWER_MIN), NOISES * 1.4826 * mad.mad);
 }
 
-int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, struct twin_error *err)
+int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort, struct twin_dip *out, struct twin_error *err)
 {
     struct tw_block b[TW_BLOCKS_MAX];
     double y[TW_BLOCKS_MAX], x[TW_BLOCKS_MAX];
@@ -207,14 +206,19 @@ int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, 
     double least = threshold(y, slow, n);
     out->outcome = TWIN_DIP_NONE;
     out->visible = expm1(least);
-    out->p = s.to > s.from ? chance(x, n, s.score) : 1;
+    out->p = s.to > s.from ? chance(x, n, s.score, effort.shuffles) : 1;
     if (out->p > ALPHA)
         return 0;
     int rc = tw_dip_measure(b, slow, n, out, err);
     if (rc || !(log1p(out->slower) >= least))
         return rc;
     out->outcome = TWIN_DIP_FOUND;
-    return tw_dip_explain(b, slow, n, out, err);
+    return tw_dip_explain(b, slow, n, effort, out, err);
+}
+
+int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, struct twin_error *err)
+{
+    return tw_dip_find(p, TW_EFFORT, out, err);
 }
 
 int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_telemetry_process *b, struct twin_dip *out, struct twin_error *err)
@@ -244,5 +248,5 @@ int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_t
     if (rc || !(out->p <= ALPHA && log1p(out->slower) >= least))
         return rc;
     out->outcome = TWIN_DIP_FOUND;
-    return tw_dip_explain(all, slow, na + nb, out, err);
+    return tw_dip_explain(all, slow, na + nb, TW_EFFORT, out, err);
 }

@@ -193,11 +193,41 @@ def in_group(group, command):
     return ["sh", "-c", 'echo $$ >%s/cgroup.procs && exec "$@"' % group, "sh", *command] if group else command
 
 
-def injected(home, kind, rng, seconds):
+class Host(threading.Thread):
+    """Did the host take the job's processor away? Its own samples of /proc/stat, beside the run; the classifier has no part in it."""
+
+    WINDOW_S, SHARE = 0.2, 0.1
+
+    def __init__(self, cpu):
+        super().__init__(daemon=True)
+        self.cpu, self.samples, self.done = cpu, [], threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.done.wait(0.02):
+            words = next(line.split() for line in open("/proc/stat") if line.startswith("cpu%d " % self.cpu))
+            self.samples.append((time.monotonic(), int(words[8]) / os.sysconf("SC_CLK_TCK")))
+
+    def interfered(self):
+        """More than a tenth of some 0.2 s, which is what a slow stretch takes at least."""
+        self.done.set()
+        self.join()
+        later = iter(self.samples)
+        b = next(later, None)
+        for a in self.samples:
+            while b and b[0] - a[0] < self.WINDOW_S:
+                b = next(later, None)
+            if b and b[1] - a[1] > self.SHARE * (b[0] - a[0]) + 0.01:  # a tick of 10 ms is as fine as it gets
+                return True
+        return False
+
+
+def injected(home, kind, rng, seconds, watch=lambda cpu: None):
     """One run of the job with one thing done to it at a random time. Returns (folder, onset, end)."""
     onset, length = rng.uniform(0.25, 0.5) * seconds, rng.uniform(0.25, 0.4) * seconds
     cpu = rng.choice(sorted(os.sched_getaffinity(0)))
     group, server, hog, back = make_group("twinrun-test-%d" % os.getpid()), None, None, None
+    watch(cpu)
     place = ["taskset", "-c", str(cpu)]
     command = [*place, JOB, "--seconds", str(seconds), "--spin", str(rng.randint(500000, 1500000))]
     if kind in ("network", "quiet-network"):
@@ -264,30 +294,43 @@ def test_one_of_each(tmp_path, kind):
     pytest.fail("%s was taken for %s" % (kind, found))
 
 
-@pytest.mark.skipif(not FULL, reason="takes 15 minutes: TWINRUN_FULL=1")
-def test_campaign(tmp_path, capsys):
-    """Bars: right on 95% of at least 100 injections, silent on 95% of at least 100 quiet runs."""
-    rng = random.Random(int(os.environ.get("TWINRUN_TEST_SEED", "6")))
-    plan = ["hog", "quota", "network"] * 34 + ["workers"] * 18 + ["quiet", "quiet-network", "quiet-workers"] * 34
-    plan = [k for k in plan if can_do(k)]
+def wilson(right, n, z=1.959964):
+    middle, half = (right + z * z / 2) / (n + z * z), z / (n + z * z) * (right * (n - right) / n + z * z / 4) ** 0.5
+    return "%d of %d, %.1f%% (%.1f to %.1f)" % (right, n, 100 * right / n, 100 * (middle - half), 100 * min(1, middle + half))
+
+
+PLANS = {"injected": ["hog", "quota", "network"] * 34 + ["workers"] * 18, "quiet": ["quiet", "quiet-network", "quiet-workers"] * 34}
+
+
+@pytest.mark.skipif(not FULL, reason="takes 2 times 8 minutes: TWINRUN_FULL=1")
+@pytest.mark.parametrize("which", PLANS)
+def test_campaign(tmp_path, capsys, which):
+    """Bars: right on 95% of at least 100 injections, silent on 95% of at least 100 quiet runs.
+
+    Stated beforehand: a run during which the host took the job's processor away (class Host) is drawn again, unclassified; at most a fifth as many as are planned."""
+    seed = int(os.environ.get("TWINRUN_TEST_SEED", "6"))
+    rng = random.Random("%d %s" % (seed, which))
+    plan = [k for k in PLANS[which] if can_do(k)]
     rng.shuffle(plan)
-    found = {}
-    begun = os.getloadavg()
+    found, again, begun = {}, 0, os.getloadavg()[0]
     for kind in plan:
-        folder, _onset, _end = injected(tmp_path, kind, rng, rng.uniform(2.2, 3.2))
+        while True:
+            hosts = []
+            folder, _onset, _end = injected(tmp_path, kind, rng, rng.uniform(2.2, 3.2), lambda cpu: hosts.append(Host(cpu)))
+            if not hosts[0].interfered():
+                break
+            again += 1
+            shutil.rmtree(folder)
+            assert again <= len(plan) / 5, "the host steals too much to measure here"
         found.setdefault(kind, []).append(classified(tmp_path, folder))
         shutil.rmtree(folder)
-    wrong = {k: [f for f in v if f != TRUTH[k]] for k, v in found.items()}
-    results = []
-    for noisy in (False, True):
-        kinds = [k for k in found if k.startswith("quiet") == noisy]
-        right, all_ = sum(len(found[k]) - len(wrong[k]) for k in kinds), sum(len(found[k]) for k in kinds)
-        with capsys.disabled():
-            print("\n%s: right on %d of %d; wrong: %s; load %.1f before, %.1f after" %
-                  ("quiet" if noisy else "injected", right, all_, {k: wrong[k] for k in kinds if wrong[k]}, begun[0], os.getloadavg()[0]))
-        results.append((right, all_))
-    for right, all_ in results:
-        assert all_ >= 100 and right >= 0.95 * all_
+    right, all_ = (sum(f(k, v) for k, v in found.items()) for f in (lambda k, v: v.count(TRUTH[k]), lambda k, v: len(v)))
+    with capsys.disabled():
+        print("\n%s, seed %d, load %.1f before, %.1f after; drawn again because the host interfered: %d" % (which, seed, begun, os.getloadavg()[0], again))
+        for kind, answers in found.items():
+            print("  %-14s %s  %s" % (kind, wilson(answers.count(TRUTH[kind]), len(answers)), " ".join(a for a in answers if a != TRUTH[kind])))
+        print("  %-14s %s" % ("all", wilson(right, all_)))
+    assert all_ >= 100 and right >= 0.95 * all_
 
 
 # ---------------------------------------------------------------- simulated counters
