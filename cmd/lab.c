@@ -196,6 +196,7 @@ static void fini(struct tw_lab *lab)
     tw_free(lab->weights);
     tw_free(lab->factor_file);
     tw_free(lab->pins);
+    tw_free(lab->first);
     tw_free(lab->configuration);
     tw_free(lab->folder);
     tw_free(lab->home);

@@ -73,6 +73,7 @@ struct tw_lab {
     struct twin_factors factors;
     struct tw_lab_world natural; /* what --pin holds still in every run; else empty */
     char *pins;                  /* of the second step, as --pin takes them, without those under which the job fails; NULL: not made */
+    char *first;                 /* folder of the first run as the job is: nothing that the lab's own runs wrote was there yet */
     char *configuration;         /* of the first run as the job is: every figure carries what it was measured with */
     uint64_t made;               /* runs so far */
     double expected_s;           /* of the longest natural run; 0: none yet */

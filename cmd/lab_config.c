@@ -285,7 +285,9 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
         tw_lab_line(s, "hash", "sha256:%.16s... of %s (RFC 8785: what it says, not how it is written)", h.base, h.source);
         tw_lab_line(s, "same", "hashed again: %s; keys turned round and other spaces: %s%s", h.repeats ? "equal" : "NOT EQUAL", h.reordered ? "equal" : "NOT EQUAL",
                     !h.yaml_tried ? "" : h.yaml ? "; read as YAML: equal" : "; read as YAML: NOT EQUAL");
-        tw_lab_line(s, "changed", "each of %zu values in turn: %zu other hashes", h.changed, h.caught);
+        tw_lab_line(s, "changed", "each of %zu values in turn: %zu other hash%s", h.changed, h.caught, h.caught == 1 ? "" : "es");
+        if (h.repeats && h.reordered)
+            tw_lab_line(s, "means", "two runs with this number were told the same to do; with another number, something else");
         json_object_set_new(s->json, "config", json_pack("{s:s, s:s, s:b, s:b, s:o, s:I, s:I}", "source", h.source, "sha256", h.base, "repeats", h.repeats, "reordered_equal", h.reordered,
                                                          "yaml_equal", h.yaml_tried ? json_boolean(h.yaml) : json_null(), "changed", (json_int_t)h.changed, "caught", (json_int_t)h.caught));
         const size_t passed = checklist(lab, s, area);
@@ -307,15 +309,19 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
     return rc;
 }
 
+/* Of the first run of the lab where there is one: what later ones find in their folder may be what earlier ones wrote. */
 int tw_lab_config(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err)
 {
-    struct tw_lab_run r;
+    struct tw_lab_run r = {0};
+    struct twin_run *first = NULL;
+    int rc = lab->first ? twin_run_load(lab->first, &first, err) : tw_lab_run(lab, &lab->natural, TWIN_LEVEL_TENSORS, "config   run     ", &r, err);
+    const struct twin_run *run = first ? first : r.run;
     s->json = json_object();
-    int rc = tw_lab_run(lab, &lab->natural, TWIN_LEVEL_TENSORS, "config   run     ", &r, err);
-    if (rc == 0 && !lab->interrupted && (r.run->outcome != TWIN_RUN_EXITED || r.run->exit_code != 0))
+    if (rc == 0 && !lab->interrupted && (run->outcome != TWIN_RUN_EXITED || run->exit_code != 0))
         tw_lab_decide(s, TW_LAB_FAIL, "the job failed: there is no run to look at");
     else if (rc == 0 && !lab->interrupted)
-        rc = examine(lab, s, r.run, err);
+        rc = examine(lab, s, run, err);
+    twin_run_free(first);
     tw_lab_run_free(&r);
     return rc;
 }

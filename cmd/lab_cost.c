@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAIRS_NEEDED = 5, PIN_ROUNDS = 3, PINS_MAX = 64 };
+enum { PAIRS_NEEDED = 5, PINS_MAX = 64, ROUNDS_MOST = 3, ROUNDS_S = 150, FREE_EVERY = 8 };
 #define OTHERS_MUCH 0.15 /* share of the processors that others may use before a pair counts as disturbed */
 #define COST_LEAST (-50.0)
 #define COST_MOST 300.0
@@ -42,6 +42,8 @@ struct costing {
     struct timing *pair;
     size_t pairs, wanted, most;
     bool by_steps, failed;
+    bool noisy;                         /* calm pairs were not to be had */
+    double wall_s; size_t runs;         /* whole runs so far */
     uint64_t drawn;
     struct twin_world_effect *effect; /* of each setting of `all`, as the first pinned run showed it */
 };
@@ -54,7 +56,8 @@ static int time_one(struct costing *c, const struct tw_lab_world *w, const char 
     int rc = tw_lab_run(c->lab, w, TWIN_LEVEL_STEPS, title, &r, err);
     if (rc == 0 && !c->lab->interrupted && !ended_well(&r)) {
         char *words = tw_lab_last_words(r.run);
-        tw_lab_decide(c->s, TW_LAB_OPEN, "not measured: the job fails%s%s%s", w == c->all ? " under the pins" : "", words ? ": " : "", words ? words : "");
+        if (c->s->result == TW_LAB_NOT_DONE)
+            tw_lab_decide(c->s, TW_LAB_OPEN, "not measured: the job fails%s%s%s", w == c->all ? " under the pins" : "", words ? ": " : "", words ? words : "");
         tw_free(words);
         c->failed = true;
     } else if (rc == 0 && !c->lab->interrupted) {
@@ -63,7 +66,14 @@ static int time_one(struct costing *c, const struct tw_lab_world *w, const char 
         if (w == c->all && !c->effect)
             rc = twin_world_effects(&w->world, r.run, &c->effect, err);
         *seconds = seconds_of(&r, c->by_steps);
-        *others = isnan(r.others) ? NAN : r.others;
+        *others = r.others;
+        c->wall_s += r.run->wall_s;
+        c->runs++;
+        if (rc == 0 && !(*seconds > 0)) {
+            if (c->s->result == TW_LAB_NOT_DONE)
+                tw_lab_decide(c->s, TW_LAB_OPEN, "not measured: a run showed less than two steps, so that there is no time to compare");
+            c->failed = true;
+        }
     }
     tw_lab_run_free(&r);
     return rc;
@@ -124,61 +134,126 @@ static double percent(double ratio)
 
 /* ---- each pin alone */
 
-struct alone { const struct twin_factor *factor; double ratio[PIN_ROUNDS]; size_t rounds; bool failed; struct twin_estimate cost; };
+struct alone { const struct twin_factor *factor; double seconds[ROUNDS_MOST]; size_t rounds; bool failed; struct twin_estimate cost; };
 
-/* A round: the job free, then with each pin alone, in drawn order; a pin's time is compared with that of its round. */
-static int time_each(struct costing *c, struct alone *pin, size_t count, struct twin_error *err)
+/* What single pins are held against: the free runs of the pairs that count, and those between the pins. */
+struct against { double *free_s, *pinned_s; size_t free, pinned; };
+
+/* As many rounds as fit into the time by what runs took so far: one for a job that starts slowly, which is most of what such a run takes. */
+static size_t rounds_for(const struct costing *c, size_t pins)
+{
+    const double each = c->wall_s / (double)c->runs * (double)pins;
+    return each * ROUNDS_MOST <= ROUNDS_S ? ROUNDS_MOST : each * 2 <= ROUNDS_S ? 2 : 1;
+}
+
+/* Where calm runs can be had, one that neighbours disturbed is made once more, and the calmer of both counts. */
+static int time_calm(struct costing *c, const struct tw_lab_world *w, const char *title, double *seconds, struct twin_error *err)
+{
+    double others, again, more;
+    int rc = time_one(c, w, title, seconds, &others, err);
+    if (rc != 0 || stop(c) || c->noisy || !(others > OTHERS_MUCH))
+        return rc;
+    rc = time_one(c, w, title, &again, &more, err);
+    if (rc == 0 && !stop(c) && more < others)
+        *seconds = again;
+    return rc;
+}
+
+static int time_alone(struct costing *c, struct alone *a, const char *title, struct twin_error *err)
+{
+    struct tw_lab_world w;
+    double seconds;
+    const char *held = c->lab->args.pin;
+    char *list = tw_printf("%s%s%s", held ? held : "", held ? "," : "", a->factor->id);
+    int rc = list ? tw_lab_world(c->lab, list, &w, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    tw_free(list);
+    if (rc != 0)
+        return rc;
+    rc = time_calm(c, &w, title, &seconds, err);
+    a->failed = c->failed;
+    c->failed = false;
+    if (rc == 0 && !a->failed && !c->lab->interrupted)
+        a->seconds[a->rounds++] = seconds;
+    tw_lab_world_free(&w);
+    return rc;
+}
+
+/* A round: each pin once, in drawn order, with free runs in between, so that what drifts is seen in them. */
+static int time_each(struct costing *c, struct alone *pin, size_t count, size_t rounds, struct against *with, struct twin_error *err)
 {
     int rc = 0;
-    for (size_t round = 0; round < PIN_ROUNDS && rc == 0 && !stop(c); round++) {
+    for (size_t round = 0; round < rounds && rc == 0 && !stop(c); round++) {
         size_t order[PINS_MAX];
-        double free_s, others;
         char title[64];
         for (size_t i = 0; i < count; i++) {
             const size_t k = (size_t)(tw_mix64(++c->drawn) % (i + 1));
             order[i] = order[k];
             order[k] = i;
         }
-        snprintf(title, sizeof title, "each pin round %zu free", round + 1);
-        rc = time_one(c, &c->lab->natural, title, &free_s, &others, err);
         for (size_t i = 0; i < count && rc == 0 && !stop(c); i++) {
             struct alone *a = &pin[order[i]];
-            struct tw_lab_world w;
-            double seconds;
-            if (a->failed)
-                continue;
-            char *list = tw_printf("%s%s%s", c->lab->args.pin ? c->lab->args.pin : "", c->lab->args.pin ? "," : "", a->factor->id);
-            rc = list ? tw_lab_world(c->lab, list, &w, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
-            tw_free(list);
-            if (rc != 0)
-                break;
+            if (i % FREE_EVERY == 0) {
+                snprintf(title, sizeof title, "each pin round %zu free", round + 1);
+                rc = time_calm(c, &c->lab->natural, title, &with->free_s[with->free], err);
+                with->free += rc == 0 && !stop(c);
+            }
             snprintf(title, sizeof title, "each pin round %zu %s", round + 1, a->factor->id);
-            rc = time_one(c, &w, title, &seconds, &others, err);
-            a->failed = c->failed;
-            c->failed = false;
-            if (!a->failed)
-                a->ratio[a->rounds++] = seconds / free_s;
-            tw_lab_world_free(&w);
+            if (rc == 0 && !stop(c) && !a->failed)
+                rc = time_alone(c, a, title, err);
         }
     }
-    for (size_t i = 0; i < count; i++)
-        pin[i].cost = twin_stats_log_mean_interval(pin[i].ratio, pin[i].rounds, TW_LAB_CONFIDENCE);
     return rc;
 }
 
-/* Dearest first. */
+/* Mean and standard deviation of logarithms; n of 2 at least for the latter. */
+static double log_mean(const double *x, size_t n, double *deviation)
+{
+    double mean = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        mean += log(x[i]) / (double)n;
+    for (size_t i = 0; i < n; i++)
+        squares += (log(x[i]) - mean) * (log(x[i]) - mean);
+    *deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : NAN;
+    return mean;
+}
+
+/*
+ * One run of a pin has no scatter of its own to be seen: it gets that of the free or of the pinned runs, whichever is larger, or its own, where it has
+ * more than one run and that is larger still; with the degrees of freedom of the one that was taken. Logarithms throughout.
+ */
+static struct twin_estimate cost_of(const struct alone *a, const struct against *with)
+{
+    struct { double deviation; size_t n; } scatter[3] = {{NAN, with->free}, {NAN, with->pinned}, {NAN, a->rounds}}, *s = scatter;
+    const double base = log_mean(with->free_s, with->free, &scatter[0].deviation);
+    log_mean(with->pinned_s, with->pinned, &scatter[1].deviation);
+    const double shift = log_mean(a->seconds, a->rounds, &scatter[2].deviation) - base;
+    for (size_t i = 1; i < 3; i++)
+        if (scatter[i].deviation > s->deviation)
+            s = &scatter[i];
+    if (a->rounds == 0 || with->free < 2)
+        return (struct twin_estimate){NAN, {NAN, NAN}, TW_LAB_CONFIDENCE};
+    const double half = twin_stats_t_quantile(0.5 + TW_LAB_CONFIDENCE / 2, (double)(s->n - 1)) * s->deviation * sqrt(1 / (double)a->rounds + 1 / (double)with->free);
+    return (struct twin_estimate){exp(shift), {exp(shift - half), exp(shift + half)}, TW_LAB_CONFIDENCE};
+}
+
+/* Dearest first; those without a cost last. */
 static int by_cost(const void *a, const void *b)
 {
     const double x = ((const struct alone *)a)->cost.value, y = ((const struct alone *)b)->cost.value;
-    return x < y ? 1 : x > y ? -1 : 0;
+    return isnan(x) || isnan(y) ? isnan(x) - isnan(y) : x < y ? 1 : x > y ? -1 : 0;
+}
+
+static json_t *numbers_json(const double *x, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, tw_json_number(x[i]));
+    return list;
 }
 
 static json_t *alone_json(const struct alone *a)
 {
-    json_t *ratios_list = json_array();
-    for (size_t i = 0; i < a->rounds; i++)
-        json_array_append_new(ratios_list, tw_json_number(a->ratio[i]));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "id", a->factor->id, "ratios", ratios_list, "cost_pct", tw_json_number(percent(a->cost.value)), "low",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "id", a->factor->id, "seconds", numbers_json(a->seconds, a->rounds), "cost_pct", tw_json_number(percent(a->cost.value)), "low",
                      tw_json_number(percent(a->cost.interval.low)), "high", tw_json_number(percent(a->cost.interval.high)), "fails", a->failed);
 }
 
@@ -188,32 +263,67 @@ static bool acts(const struct tw_lab *lab, const struct twin_factor *f)
     return !f->needs || tw_starts(tw_base_name(lab->argv[0]), "python");
 }
 
+/* Those of the pairs that count. */
+static void from_pairs(const struct costing *c, struct against *with)
+{
+    for (size_t i = 0; i < c->pairs; i++)
+        if (c->noisy || !c->pair[i].disturbed) {
+            with->free_s[with->free++] = c->pair[i].natural;
+            with->pinned_s[with->pinned++] = c->pair[i].pinned;
+        }
+}
+
+static void say_pins(struct costing *c, const struct alone *pin, size_t count, size_t rounds, size_t free)
+{
+    struct tw_buf dear = {0}, rest = {0}, fails = {0};
+    for (size_t i = 0; i < count; i++) {
+        const struct twin_estimate *e = &pin[i].cost;
+        struct tw_buf *b = isnan(e->value) ? &fails : e->interval.low > 1 || e->interval.high < 1 ? &dear : &rest;
+        tw_buf_printf(b, "%s%s", b->len ? ", " : "", pin[i].factor->id);
+        if (b != &fails)
+            tw_buf_printf(b, " %+.0f%% (%+.0f to %+.0f)", percent(e->value), percent(e->interval.low), percent(e->interval.high));
+    }
+    tw_lab_line(c->s, "each pin", "%s", dear.len ? dear.data : "none was shown to cost or gain time");
+    if (rest.len)
+        tw_lab_line(c->s, "not shown", "to cost or gain time: %s", rest.data);
+    if (fails.len)
+        tw_lab_line(c->s, "not timed", "%s: the job failed under each of these alone, or showed no steps", fails.data);
+    tw_lab_line(c->s, "", "95%% intervals of %zu run%s of each against %zu free ones; of %zu such intervals about one in twenty is off by chance", rounds, rounds == 1 ? "" : "s", free, count);
+    tw_buf_free(&dear);
+    tw_buf_free(&rest);
+    tw_buf_free(&fails);
+}
+
 static int each_pin(struct costing *c, struct twin_error *err)
 {
     struct alone pin[PINS_MAX] = {0};
-    struct tw_buf dear = {0}, rest = {0};
+    struct against with = {0};
     size_t count = 0;
     json_t *list = json_array();
     for (size_t i = 0; i < c->all->world.count && count < PINS_MAX; i++)
         if (c->effect && c->effect[i].effect == TWIN_EFFECT_IN_FORCE && acts(c->lab, c->all->world.setting[i].factor))
             pin[count++].factor = c->all->world.setting[i].factor;
-    int rc = count ? time_each(c, pin, count, err) : 0;
-    qsort(pin, count, sizeof *pin, by_cost);
-    for (size_t i = 0; i < count && rc == 0 && !stop(c); i++) {
-        const struct twin_estimate *e = &pin[i].cost;
-        if (e->interval.low > 1 || e->interval.high < 1)
-            tw_buf_printf(&dear, "%s%s %+.0f%% (%+.0f to %+.0f)", dear.len ? ", " : "", pin[i].factor->id, percent(e->value), percent(e->interval.low), percent(e->interval.high));
-        else
-            tw_buf_printf(&rest, "%s%s %+.0f%% (%+.0f to %+.0f)", rest.len ? ", " : "", pin[i].factor->id, percent(e->value), percent(e->interval.low), percent(e->interval.high));
-        json_array_append_new(list, alone_json(&pin[i]));
+    with.free_s = tw_calloc(2 * c->pairs + ROUNDS_MOST * (PINS_MAX / FREE_EVERY + 1), sizeof *with.free_s);
+    if (!with.free_s) {
+        json_decref(list);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for the times of single pins");
     }
-    if (dear.len)
-        tw_lab_line(c->s, "each pin", "%s", dear.data);
-    if (rest.len)
-        tw_lab_line(c->s, "not shown", "that they cost or gain time, in %d rounds: %s", PIN_ROUNDS, rest.data);
+    with.pinned_s = with.free_s + c->pairs + ROUNDS_MOST * (PINS_MAX / FREE_EVERY + 1);
+    from_pairs(c, &with);
+    const size_t rounds = rounds_for(c, count);
+    int rc = time_each(c, pin, count, rounds, &with, err);
+    for (size_t i = 0; i < count; i++)
+        pin[i].cost = cost_of(&pin[i], &with);
+    qsort(pin, count, sizeof *pin, by_cost);
+    if (c->failed)
+        tw_lab_line(c->s, "each pin", "not measured: the job failed in a run without pins");
+    else if (count && rc == 0 && !stop(c))
+        say_pins(c, pin, count, rounds, with.free);
+    for (size_t i = 0; i < count && rc == 0 && !stop(c); i++)
+        json_array_append_new(list, alone_json(&pin[i]));
     json_object_set_new(c->s->json, "cost_per_pin", list);
-    tw_buf_free(&dear);
-    tw_buf_free(&rest);
+    json_object_set_new(c->s->json, "cost_per_pin_free_s", numbers_json(with.free_s, with.free));
+    tw_free(with.free_s);
     return rc;
 }
 
@@ -249,6 +359,8 @@ static void judge(struct costing *c)
     tw_lab_line(c->s, "cost", "%+.1f%%, 95%% interval %+.1f%% to %+.1f%% (%zu pairs in drawn order; %s)", pct, percent(e.interval.low), percent(e.interval.high), n,
                 c->by_steps ? "from the end of the first step to that of the last" : "whole runs: no steps were seen");
     tw_lab_line(c->s, "checked", "all times together give %+.1f%%: %.2f s free, %.2f s pinned", check, free_s, pinned_s);
+    if (isfinite(e.interval.low) && isfinite(e.interval.high) && sane)
+        tw_lab_line(c->s, "means", "an hour as it is takes %.0f minutes with everything held still, 95%% interval %.0f to %.0f", 60 * e.value, 60 * e.interval.low, 60 * e.interval.high);
     if (disturbed)
         tw_lab_line(c->s, "neighbours", "others used up to %.0f%% of the processors in %zu of %zu pairs; %s", 100 * worst, disturbed, c->pairs,
                     all ? "no calm ones came, so that all count, and the interval is as wide as that makes it" : "those were repeated and do not count");
@@ -281,15 +393,14 @@ int tw_lab_cost(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
     c.pair = tw_calloc(c.most, sizeof *c.pair);
     s->json = json_object();
     rc = c.pair ? make_pairs(&c, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu pairs", c.most);
+    c.noisy = calm(&c) < c.wanted;
     if (rc == 0 && !stop(&c))
         judge(&c);
     json_object_set_new(s->json, "timings", timings_json(&c));
-    const enum tw_lab_result result = s->result;
     if (rc == 0 && !stop(&c))
         rc = each_pin(&c, err);
     if (rc == 0 && !stop(&c))
         rc = tw_lab_ops(lab, s, err);
-    s->result = result == TW_LAB_NOT_DONE ? s->result : result;
     s->command = tw_printf("--pin %s --cost", list);
     twin_world_effects_free(c.effect, all.world.count);
     tw_free(c.pair);

@@ -195,7 +195,9 @@ static void say_measured(struct tw_lab_step *s, const struct tw_lab_set *set, co
     if (!isnan(m->l2_gap.value) && !m->exact)
         tw_lab_line(s, "", "estimated from sketches at step %u (within about 35%%)%s%s", r->ends.weight_count ? r->ends.weight[0].step : 0, r->no_weights ? ": " : "", r->no_weights ? r->no_weights : "");
     tw_lab_line(s, "results", "%zu different one%s in %zu runs", m->classes, m->classes == 1 ? "" : "s", set->count);
-    if (s->result == TW_LAB_PASS)
+    if (s->result == TW_LAB_PASS && m->loss_gap.interval.high > fabs(r->ends.loss))
+        tw_lab_line(s, "means", "one run of each tells no gain from noise here; how large a gain would be told, these pairs do not say: their interval reaches beyond the loss itself (more pairs: --runs 30)");
+    else if (s->result == TW_LAB_PASS)
         tw_lab_line(s, "means", "a change that lowers the loss by less than %.2g is not seen by one run of each", isnan(m->loss_gap.interval.high) ? m->loss_gap.value : m->loss_gap.interval.high);
 }
 

@@ -143,6 +143,8 @@ static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struc
         tw_lab_line(s, "loss", "largest gap of two of %zu runs %.2g; required: below %g", set->count, m->loss, TW_LAB_SAME_LOSS);
     if (!isnan(m->l2))
         tw_lab_line(s, "weights", "largest L2 distance %.2g%s; required: below %g", m->l2, m->exact ? "" : " (estimated from sketches)", TW_LAB_SAME_L2);
+    if (s->result == TW_LAB_PASS)
+        tw_lab_line(s, "means", "%s", m->equal ? "held still like this, the same seed gives the same model here" : "held still like this, the same seed gives nearly the same model here");
 }
 
 static int compare(struct tw_lab_step *s, const struct tw_lab_world *w, const struct tw_lab_set *set, struct twin_error *err)

@@ -83,8 +83,7 @@ void tw_lab_print_head(const struct tw_lab *lab)
         return;
     char *job = tw_shell_quote(lab->argv, 0);
     printf("LAB  on %s\n", lab->name);
-    tw_buf_printf(&b, "   %-11s ", "command");
-    put_wrapped(&b, job ? job : "?");
+    tw_buf_printf(&b, "   %-11s %s\n", "command", job ? job : "?"); /* in one piece: it is there to be copied */
     if (lab->wanders) {
         tw_buf_printf(&b, "   %-11s ", "wanders");
         put_wrapped(&b, lab->wanders);

@@ -20,8 +20,13 @@ const char *twin_given_name(enum twin_given g); /* "initial weights", "batches",
 /* One stream of what was given: "batch of DataLoader". */
 struct twin_given_stream { char *name; enum twin_given what; uint64_t records; struct twin_digest sum; };
 
-/* A weight at the last step at which its sketch was kept. */
-struct twin_end_weight { char *name; uint32_t step; uint64_t elements; struct twin_sketch sketch; };
+/* A weight at the last step at which its sketch was kept, and as it was shown last. */
+struct twin_end_weight {
+    char *name;
+    uint32_t step; uint64_t elements; struct twin_sketch sketch;                   /* of the last sketch; step 0, k 0: none was kept */
+    bool shown; uint32_t last_step; struct twin_digest digest; struct twin_layout layout;
+    bool measured;                                                                 /* the sketch is of what was shown last */
+};
 
 struct twin_ends {
     struct twin_given_stream *given; size_t given_count; /* by name */
@@ -29,7 +34,7 @@ struct twin_ends {
     uint64_t records[TWIN_GIVEN_COUNT];                  /* 0: not seen */
     uint64_t steps;                                      /* finished, of the rank that finished fewest */
     uint64_t losses;                                     /* recorded ones */
-    double loss; uint32_t loss_step;                     /* the last one of the lowest rank that has any; NaN without */
+    double loss; uint32_t loss_step; struct twin_digest loss_digest; /* the last one of the lowest rank that has any; NaN without */
     int64_t nonfinite_step;                              /* at which a loss first was NaN or infinite; -1: none was */
     struct twin_digest bits; uint64_t bits_records;      /* every recorded weight and loss of every step */
     struct twin_end_weight *weight; size_t weight_count; /* by name */
@@ -39,6 +44,9 @@ struct twin_ends {
 
 /* From the run's traces. TWIN_EIO, TWIN_EFORMAT, TWIN_ENOMEM. Needs twin_ends_free after success. A run without traces has no ends: all zero, NaN. */
 int twin_ends_read(const struct twin_run *run, struct twin_ends *out, struct twin_error *err);
+/* Of the first trace alone that shows weights or losses (that of rank 0), names without its rank, weights of the last step that shows any: for runs with
+ * other numbers of ranks. Traces that cannot be read are passed over. TWIN_ENOMEM. */
+int twin_ends_read_first(const struct twin_run *run, struct twin_ends *out, struct twin_error *err);
 void twin_ends_free(struct twin_ends *e);
 
 /* The first stream that is not the same in both; NULL: all that were seen are. Points into a, or into b where a lacks it. */

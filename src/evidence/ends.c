@@ -37,6 +37,7 @@ struct reading {
     struct twin_ends *out;
     size_t *slot, slots;  /* of each series in out->given or out->weight, plus 1 */
     bool takes_loss;      /* no lower rank had one */
+    bool alone;           /* the only trace that is read: its rank is no part of names */
     uint64_t first_end, last_end; /* ns */
 };
 
@@ -52,7 +53,7 @@ static char *stream_name(const struct reading *r, const struct twin_series *s)
         tw_buf_printf(&b, ", %s", role);
     if (strcmp(r->info->role, "main") != 0)
         tw_buf_printf(&b, ", %s", r->info->role);
-    if (r->info->world > 1)
+    if (r->info->world > 1 && !r->alone)
         tw_buf_printf(&b, ", rank %d", r->info->rank);
     if (s->phase == TWIN_PHASE_INIT && s->kind == TWIN_KIND_STATE)
         tw_buf_puts(&b, " at the start");
@@ -128,9 +129,18 @@ static int take_weight(struct reading *x, const struct twin_series *s, const str
         *slot = ++x->out->weight_count;
     }
     struct twin_end_weight *w = &x->out->weight[*slot - 1];
-    if (!(r->flags & TWIN_REC_SKETCH))
+    if (r->flags & TWIN_REC_UNOBSERVED)
         return 0;
     const struct twin_layout *layout = twin_trace_layout(x->t, r->layout);
+    const bool sketched = r->flags & TWIN_REC_SKETCH, changed = memcmp(&w->digest, &r->digest, sizeof w->digest) != 0;
+    if (sketched || changed) /* at the end of a process weights are shown once more, without a sketch */
+        w->measured = sketched;
+    w->shown = true;
+    w->last_step = r->step;
+    w->digest = r->digest;
+    w->layout = *layout;
+    if (!sketched)
+        return 0;
     w->step = r->step;
     w->sketch = r->sketch;
     w->elements = 1;
@@ -141,12 +151,15 @@ static int take_weight(struct reading *x, const struct twin_series *s, const str
 
 static void take_loss(struct reading *x, const struct twin_trace_record *r)
 {
-    if (!x->takes_loss || !(r->flags & TWIN_REC_STATS) || r->stats.count == 0)
+    if (!x->takes_loss)
+        return;
+    x->out->loss_digest = r->digest;
+    x->out->losses++;
+    if (!(r->flags & TWIN_REC_STATS) || r->stats.count == 0)
         return;
     const bool broken = r->stats.nan || r->stats.pos_inf || r->stats.neg_inf;
     x->out->loss = broken ? NAN : r->stats.sum / (double)r->stats.count;
     x->out->loss_step = r->step;
-    x->out->losses++;
     if (broken && x->out->nonfinite_step < 0)
         x->out->nonfinite_step = r->step;
 }
@@ -174,9 +187,9 @@ static int on_record(void *user, const struct twin_trace_record *r)
     return rc;
 }
 
-static int read_trace(const char *path, struct twin_ends *out, struct twin_error *err)
+static int read_trace(const char *path, bool alone, struct twin_ends *out, struct twin_error *err)
 {
-    struct reading x = {.out = out, .takes_loss = out->losses == 0};
+    struct reading x = {.out = out, .takes_loss = out->losses == 0, .alone = alone};
     int rc = twin_trace_open(path, &x.t, err);
     if (rc != 0)
         return rc;
@@ -231,21 +244,60 @@ static void join_streams(struct twin_ends *e)
     e->given_count = kept;
 }
 
+static void sort(struct twin_ends *e)
+{
+    if (e->given_count)
+        qsort(e->given, e->given_count, sizeof *e->given, by_name);
+    if (e->weight_count)
+        qsort(e->weight, e->weight_count, sizeof *e->weight, weight_by_name);
+    join_streams(e);
+}
+
 int twin_ends_read(const struct twin_run *run, struct twin_ends *out, struct twin_error *err)
 {
     *out = (struct twin_ends){.loss = NAN, .loop_s = NAN, .nonfinite_step = -1};
     for (size_t i = 0; i < run->trace_count; i++) {
-        int rc = read_trace(run->traces[i], out, err);
+        int rc = read_trace(run->traces[i], false, out, err);
         if (rc != 0) {
             twin_ends_free(out);
             return rc;
         }
     }
-    if (out->given_count)
-        qsort(out->given, out->given_count, sizeof *out->given, by_name);
-    if (out->weight_count)
-        qsort(out->weight, out->weight_count, sizeof *out->weight, weight_by_name);
-    join_streams(out);
+    sort(out);
+    return 0;
+}
+
+/* Parts that were shown in an earlier step only are no last state. */
+static void keep_last(struct twin_ends *e)
+{
+    uint32_t last = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < e->weight_count; i++)
+        last = e->weight[i].shown && e->weight[i].last_step > last ? e->weight[i].last_step : last;
+    for (size_t i = 0; i < e->weight_count; i++) {
+        if (e->weight[i].shown && e->weight[i].last_step == last)
+            e->weight[kept++] = e->weight[i];
+        else
+            tw_free(e->weight[i].name);
+    }
+    e->weight_count = kept;
+}
+
+int twin_ends_read_first(const struct twin_run *run, struct twin_ends *out, struct twin_error *err)
+{
+    *out = (struct twin_ends){.loss = NAN, .loop_s = NAN, .nonfinite_step = -1};
+    for (size_t i = 0; i < run->trace_count; i++) {
+        const int rc = read_trace(run->traces[i], true, out, NULL);
+        if (rc == TWIN_ENOMEM) {
+            twin_ends_free(out);
+            return twin_error_set(err, rc, "no memory for what %s shows", run->traces[i]);
+        }
+        keep_last(out);
+        if (out->weight_count || out->losses)
+            break;
+        twin_ends_free(out);
+    }
+    sort(out);
     return 0;
 }
 

@@ -45,11 +45,29 @@ static int load(struct tw_pack *p, struct twin_error *err)
     return twin_provenance_load(p->run->dir, &p->provenance, err);
 }
 
-/* The folder that stands for the code: the checkout; outside git the job's folder, or the script's. */
+/* The program of a command that begins with no script, when it is neither the system's (that is of the environment) nor one that only starts others. */
+static const char *own_program(const json_t *provenance)
+{
+    static const char *const systems[] = {"/usr/bin/", "/usr/sbin/", "/usr/lib", "/bin/", "/sbin/", "/lib", NULL}, *const starters[] = {"python", "pypy", "torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "orterun", "prterun", "srun", NULL};
+    const json_t *files = TW_PK_AT(provenance, "programs", "files");
+    const char *path = tw_pk_real_path(json_array_get(files, 0)), *name = path ? strrchr(path, '/') : NULL;
+    if (!name || json_array_size(files) != 1 || path[0] != '/')
+        return NULL;
+    for (const char *const *s = systems; *s; s++)
+        if (tw_starts(path, *s))
+            return NULL;
+    for (const char *const *s = starters; *s; s++)
+        if (tw_starts(name + 1, *s))
+            return NULL;
+    return path;
+}
+
+/* The folder that stands for the code: the checkout; outside git the job's folder, or that of the script or program. */
 static void find_places(struct tw_pack *p)
 {
     const char *from = tw_pk_text(p->run_json, "launched_from"), *top = tw_pk_text(json_object_get(p->provenance, "code"), "top");
-    const char *script = tw_pk_text(TW_PK_AT(p->provenance, "programs", "entry"), "real_path");
+    const char *script = tw_pk_real_path(TW_PK_AT(p->provenance, "programs", "entry"));
+    script = script ? script : own_program(p->provenance);
     p->from = tw_pk_real("/", from ? from : p->run->cwd);
     p->top = top ? tw_pk_real("/", top) : p->from ? tw_strdup(p->from) : NULL;
     if (!top && p->top && script && script[0] == '/' && !tw_pk_below(script, p->top)) {
@@ -61,13 +79,25 @@ static void find_places(struct tw_pack *p)
     p->folder = below ? tw_strdup(below) : !top ? tw_strdup("") : NULL;
 }
 
-bool tw_pack_written(const struct tw_pack *p, const char *real)
+static const struct twin_run_file *changed_file(const struct tw_pack *p, const char *real)
 {
     const char *below = p->from ? tw_pk_below(real, p->from) : NULL;
     for (size_t i = 0; below && i < p->run->file_count; i++)
-        if (!p->run->files[i].existed_before && strcmp(p->run->files[i].path, below) == 0)
-            return true;
-    return false;
+        if (strcmp(p->run->files[i].path, below) == 0)
+            return &p->run->files[i];
+    return NULL;
+}
+
+bool tw_pack_written(const struct tw_pack *p, const char *real)
+{
+    const struct twin_run_file *f = changed_file(p, real);
+    return f && !f->existed_before;
+}
+
+bool tw_pack_overwritten(const struct tw_pack *p, const char *real)
+{
+    const struct twin_run_file *f = changed_file(p, real);
+    return f && f->existed_before;
 }
 
 /* ---- order of events */

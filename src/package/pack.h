@@ -46,6 +46,7 @@ void tw_pk_put(bool *failed, json_t *object, const char *key, json_t *value); /*
 void tw_pk_add(bool *failed, json_t *list, json_t *value);
 char *tw_pk_python_version(const char *python); /* what that interpreter says it is; malloc'ed, NULL: it says nothing */
 const char *tw_pk_text(const json_t *object, const char *key); /* NULL: none, or no text */
+const char *tw_pk_real_path(const json_t *file); /* of a program or script of the record, which names it apart only where it differs */
 json_t *tw_pk_at(const json_t *object, const char *const *keys); /* through objects; NULL-terminated */
 #define TW_PK_AT(object, ...) tw_pk_at(object, (const char *const[]){__VA_ARGS__, NULL})
 bool tw_pk_is_of_pins(const char *name); /* a variable in which agents are told what to hold still */
@@ -71,8 +72,12 @@ int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *
 bool tw_pack_has_file(const json_t *area, const char *path);
 /* Does the commit with its differences hold it, a folder with all that is in it? path: below top. */
 bool tw_pack_is_tracked(const struct tw_pack *p, const char *path, bool folder);
-/* Was the file written by the job? path: below from. */
+/* Was the file made by the job? */
 bool tw_pack_written(const struct tw_pack *p, const char *real);
+/* Was it there before, and the job wrote to it? */
+bool tw_pack_overwritten(const struct tw_pack *p, const char *real);
+/* A file that the command names, which is there now: was it made by the job? Then it is none that the job was given. */
+bool tw_pack_is_result(const struct tw_pack *p, const char *path);
 const struct tw_pack_datum *tw_pack_datum_of(const struct tw_pack *p, const char *real);
 /* Does this file seem to hold a secret? By its name, or by what is in it. */
 bool tw_pack_is_secret(const char *path);

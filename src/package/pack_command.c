@@ -27,8 +27,8 @@ static json_t *part_for(struct tw_pack *p, const char *path)
         return v;
     }
     json_array_foreach(TW_PK_AT(p->provenance, "programs", "files"), i, file) {
-        const char *known = tw_pk_text(file, "path"), *target = tw_pk_text(file, "real_path");
-        if (known && strcmp(known, path) == 0 && !(target && p->top && tw_pk_below(target, p->top)))
+        const char *known = tw_pk_text(file, "path");
+        if (known && strcmp(known, path) == 0 && !(p->top && tw_pk_below(tw_pk_real_path(file), p->top)))
             return json_pack("{s:s}", "program", strrchr(path, '/') + 1);
     }
     char *real = tw_pk_real("/", path);
@@ -67,7 +67,7 @@ static void put_argv(struct tw_pack *p, json_t *area)
         tw_pk_add(&p->failed, list, v ? v : json_string("?"));
         const char *sign = strchr(word, '='), *path = word[0] == '/' ? word : sign && sign[1] == '/' ? sign + 1 : NULL;
         struct stat st;
-        if (v && json_is_string(v) && path && stat(path, &st) == 0 && S_ISREG(st.st_mode) && !tw_pack_written(p, path))
+        if (v && json_is_string(v) && path && stat(path, &st) == 0 && S_ISREG(st.st_mode) && !tw_pack_is_result(p, path))
             tw_pk_missing(&p->failed, area, "%s: the command names it, and it lies outside of the code and the data", path);
     }
     if (p->run->argc == 0)

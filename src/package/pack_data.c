@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <twin/redact.h>
 #include <twin/snapshot.h>
+
+enum { NAMED_MAX = 50 }; /* of what a command names a record lists so many */
 
 const struct tw_pack_datum *tw_pack_datum_of(const struct tw_pack *p, const char *real)
 {
@@ -135,12 +138,32 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
 static bool is_started(const struct tw_pack *p, const char *real)
 {
     json_t *programs = json_object_get(p->provenance, "programs"), *file;
-    const char *entry = tw_pk_text(json_object_get(programs, "entry"), "real_path");
+    const char *entry = tw_pk_real_path(json_object_get(programs, "entry"));
     bool yes = entry && strcmp(entry, real) == 0;
     size_t i;
     json_array_foreach(json_object_get(programs, "files"), i, file)
-        yes |= tw_pk_text(file, "real_path") && strcmp(tw_pk_text(file, "real_path"), real) == 0;
+        yes |= tw_pk_real_path(file) && strcmp(tw_pk_real_path(file), real) == 0;
     return yes;
+}
+
+/* What the command names is looked up before the job starts: a file that is not among what was there then is a result of the job's. */
+bool tw_pack_is_result(const struct tw_pack *p, const char *path)
+{
+    json_t *named = TW_PK_AT(p->provenance, "data", "named"), *files = TW_PK_AT(p->provenance, "config", "files"), *item;
+    size_t i;
+    char *real = p->from ? tw_pk_real(p->from, path) : NULL;
+    bool result = real && tw_pack_written(p, real);
+    if (real && !result && json_is_array(named) && json_array_size(named) < NAMED_MAX && json_is_true(TW_PK_AT(p->provenance, "before_job", "seen"))) {
+        result = !is_started(p, real);
+        json_array_foreach(named, i, item) {
+            const char *there = tw_pk_text(item, "path");
+            result &= there && !twin_redacted(there) && strcmp(there, path) != 0 && strcmp(tw_pk_real_path(item), real) != 0;
+        }
+        json_array_foreach(files, i, item)
+            result &= tw_pk_text(item, "path") && strcmp(tw_pk_text(item, "path"), path) != 0;
+    }
+    tw_free(real);
+    return result;
 }
 
 /* What the command names, and nothing vouches for. */
@@ -165,6 +188,8 @@ static void look_at_named(struct tw_pack *p, json_t *area)
             ;
         else if (real && below && tw_pack_is_tracked(p, below, folder))
             ;
+        else if (real && tw_pack_overwritten(p, real))
+            tw_pk_missing(&p->failed, area, "%s: it was there before the run, which wrote to it; whether it was read first is not known: run again without it, or with --data %s", path, path);
         else
             tw_pk_missing(&p->failed, area, "%s: the command names it, and no snapshot says what it held; run again with --data %s", path, path);
         tw_free(real);

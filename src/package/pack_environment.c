@@ -114,7 +114,7 @@ static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const c
         if (below)
             tw_pk_add(&p->failed, local, json_pack("{s:s, s:s}", "name", name, "path", below));
         else
-            tw_pk_missing(&p->failed, area, "the Python package %s %s was installed from %s, which nobody else has", name, version, url);
+            tw_pk_missing(&p->failed, area, "the Python package %s %s was installed from %s, which nobody else has; install it from an index", name, version, url);
         tw_free(real);
         json_decref(from);
         return NULL;

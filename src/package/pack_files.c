@@ -250,8 +250,7 @@ bool tw_pack_is_tracked(const struct tw_pack *p, const char *path, bool folder)
 
 static int put_started(struct tw_pack *p, json_t *area, const json_t *file, const char *role, struct twin_error *err)
 {
-    const char *path = tw_pk_text(file, "real_path"), *sha256 = tw_pk_text(file, "sha256");
-    path = path ? path : tw_pk_text(file, "path");
+    const char *path = tw_pk_real_path(file), *sha256 = tw_pk_text(file, "sha256");
     const char *below = path && path[0] == '/' && p->top ? tw_pk_below(path, p->top) : NULL;
     if (!below || !*below || tw_pack_is_tracked(p, below, false))
         return 0;
@@ -266,7 +265,7 @@ int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err)
 {
     json_t *programs = json_object_get(p->provenance, "programs"), *file, *entry = json_object_get(programs, "entry");
     bool git = tw_pk_text(json_object_get(p->provenance, "code"), "top") != NULL;
-    const char *kind = tw_pk_text(entry, "kind"), *real = tw_pk_text(entry, "real_path");
+    const char *kind = tw_pk_text(entry, "kind"), *real = tw_pk_real_path(entry);
     size_t i;
     int rc = 0;
     if (!p->top)

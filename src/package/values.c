@@ -24,6 +24,12 @@ const char *tw_pk_text(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
+const char *tw_pk_real_path(const json_t *file)
+{
+    const char *real = tw_pk_text(file, "real_path");
+    return real ? real : tw_pk_text(file, "path");
+}
+
 json_t *tw_pk_at(const json_t *object, const char *const *keys)
 {
     json_t *at = (json_t *)(uintptr_t)object;

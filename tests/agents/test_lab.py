@@ -15,7 +15,8 @@ import pytest
 from conftest import FULL, ROOT, clean_environment
 
 # Student's t, 97.5%, by degrees of freedom (any table).
-T = {2: 4.302653, 3: 3.182446, 4: 2.776445, 5: 2.570582, 6: 2.446912, 7: 2.364624, 8: 2.306004, 9: 2.262157}
+T = {1: 12.706205, 2: 4.302653, 3: 3.182446, 4: 2.776445, 5: 2.570582, 6: 2.446912, 7: 2.364624, 8: 2.306004, 9: 2.262157, 10: 2.228139, 11: 2.200985, 12: 2.178813, 13: 2.160369,
+     14: 2.144787, 15: 2.131450, 16: 2.119905, 17: 2.109816, 18: 2.100922}
 NOTEBOOK = ROOT / "docs" / "examples" / "lab.ipynb"
 
 
@@ -77,10 +78,15 @@ def test_cost_is_what_its_timings_say(lab, build):
     assert 40 < cost["value"] < 160, cost
     dearest = max(found["cost_per_pin"], key=lambda p: p["cost_pct"])
     assert dearest["id"] == "threads" and 40 < dearest["cost_pct"] < 160
+    free, pinned = numpy.log(found["cost_per_pin_free_s"]), numpy.log([t["pinned_s"] for t in counted])
+    assert found["cost_per_pin_free_s"][:len(counted)] == [t["free_s"] for t in counted] and len(free) == len(counted) + 3
     for pin in found["cost_per_pin"]:
-        assert len(pin["ratios"]) == 3
-        value, low, high = log_mean(pin["ratios"])
-        assert pin["cost_pct"] == pytest.approx(100 * (value - 1), rel=1e-5) and pin["high"] == pytest.approx(100 * (high - 1), rel=1e-5)
+        own = numpy.log(pin["seconds"])
+        assert len(own) == 3
+        scatter = max((x for x in (free, pinned, own)), key=lambda x: x.std(ddof=1))
+        shift, half = own.mean() - free.mean(), T[len(scatter) - 1] * scatter.std(ddof=1) * math.sqrt(1 / len(own) + 1 / len(free))
+        for key, x in (("cost_pct", shift), ("low", shift - half), ("high", shift + half)):
+            assert pin[key] == pytest.approx(100 * (math.exp(x) - 1), rel=1e-5, abs=1e-9)
     assert found["operations"] is None
 
 

@@ -312,6 +312,32 @@ def test_a_script_outside_git(twinrun, python, work, script, tmp_path):
     assert r.rc == 3 and r.out.splitlines()[-1].startswith("INCONCLUSIVE"), r.out + r.err  # equal output, but no value of the training was seen
 
 
+def test_a_script_elsewhere(twinrun, work, tmp_path):
+    """Started in an empty folder by its full path, without git: the script is the code; what it makes is no data, what it overwrites may have been."""
+    job, out = tmp_path / "jobs" / "train.py", tmp_path / "results"
+    job.parent.mkdir()
+    out.mkdir()
+    job.write_text("import sys\nfor name in sys.argv[3:]:\n    open(name, 'w').write('7')\n")
+
+    def areas(*words):
+        assert twinrun("record", "--", sys.executable, str(job), "--seed", "1", *words).rc == 0
+        return {c["name"]: c for c in twinrun("audit", "last", "--json").json["targets"][0]["checks"]}
+
+    first = areas(str(out / "new.txt"))
+    assert first["code"]["pass"] and first["code"]["holds"].startswith("1 file") and first["configuration"]["pass"] and first["seeds"]["pass"], first
+    assert first["data"]["missing"] == ["nothing says which data the job read: run again with --data DIR, or pack with --data none when it reads none"]
+    p = tmp_path / "p"
+    assert twinrun("pack", "last", "-o", str(p), "--data", "none").rc in (0, 1) and (p / "data" / "code" / "files" / "train.py").read_text() == job.read_text()
+    again = areas(str(out / "new.txt"), "below.txt")
+    assert any("new.txt" in m for m in again["data"]["missing"]) and not any("below.txt" in m for m in again["data"]["missing"])
+    assert not again["configuration"]["pass"]  # it was there: whether the job read it nobody knows
+    third = areas("below.txt")
+    assert third["data"]["missing"][0].startswith("below.txt: it was there before the run, which wrote to it")
+    job.write_text("print(1)\n")
+    r = twinrun("audit", "last", "--json")
+    assert r.json["targets"][0]["checks"][0]["missing"] == ["train.py (script): it has changed since the run"]
+
+
 @pytest.mark.parametrize("what", ["file up", "file git", "file absolute", "bundle up", "commit option", "diff up", "link in code", "folder up", "variable", "program path", "snapshot up", "data name",
                                   "config up", "pip option", "requirement option", "in_code up"])
 def test_hostile_packages(twinrun, package, tmp_path, what):
