@@ -180,6 +180,42 @@ static int compare_ranks(const struct twin_run *r, const struct twin_telemetry *
     return 0;
 }
 
+/* ---- what could not be seen */
+
+/* No sensor, or no permission to read it, or another machine than the launcher's: what then moved is not known, which is not the same as nothing. GPUs
+ * that are not there are no news. */
+static bool unseen(const struct twin_telemetry *t, enum twin_counter c)
+{
+    if (c >= TWIN_COUNTER_GPU_BUSY)
+        return false;
+    for (size_t i = 0; i < t->processes; i++)
+        for (size_t k = 0; k < t->process[i].rows; k++)
+            if (!isnan(t->process[i].row[k].value[c]))
+                return false;
+    return true;
+}
+
+static json_t *unseen_json(const struct twin_telemetry *t)
+{
+    json_t *list = json_array();
+    for (int c = 0; c < TWIN_COUNTERS; c++)
+        if (unseen(t, (enum twin_counter)c))
+            json_array_append_new(list, json_string(twin_counter_info((enum twin_counter)c)->key));
+    return list;
+}
+
+static void unseen_text(const struct twin_telemetry *t)
+{
+    size_t n = 0;
+    if (!t->host)
+        n += printf("not seen: the counters of the machine") > 0;
+    for (int c = 0; c < (t->host ? TWIN_COUNTERS : TWIN_COUNTER_BUSY); c++)
+        if (unseen(t, (enum twin_counter)c))
+            printf("%s%s", n++ ? ", " : "not seen: ", twin_counter_info((enum twin_counter)c)->name);
+    if (n)
+        puts(" (no such sensor, or no permission to read it)");
+}
+
 /* ---- the command */
 
 int tw_slow_report(const struct twin_run *r, bool json)
@@ -206,8 +242,10 @@ int tw_slow_report(const struct twin_run *r, bool json)
             rank_text(p, &d, p->world > 1);
     }
     if (rc == 0 && json)
-        rc = tw_json_print(json_pack("{s:s, s:s, s:o, s:b, s:i, s:O, s:O?}", "schema", "twinrun.report/1", "kind", "speed", "dir", tw_json_text(r->dir), "host_counters", (int)t->host,
-                                     "cpus", (int)t->cpus, "ranks", ranks, "uneven", uneven));
+        rc = tw_json_print(json_pack("{s:s, s:s, s:o, s:b, s:i, s:o, s:O, s:O?}", "schema", "twinrun.report/1", "kind", "speed", "dir", tw_json_text(r->dir), "host_counters", (int)t->host,
+                                     "cpus", (int)t->cpus, "unseen", unseen_json(t), "ranks", ranks, "uneven", uneven));
+    else if (rc == 0)
+        unseen_text(t);
     json_decref(ranks);
     json_decref(uneven);
     twin_telemetry_free(t);
