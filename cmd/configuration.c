@@ -98,10 +98,10 @@ char *tw_configuration(const struct twin_run *r)
     return put_all(&b, r, true);
 }
 
-char *tw_configuration_of_world(const struct twin_run *r)
+char *tw_configuration_of_world(const struct twin_run *r, bool workers)
 {
     struct tw_buf b = {0};
-    char *text = put_all(&b, r, false), *trimmed = text ? tw_strdup(tw_starts(text, ", ") ? text + 2 : text) : NULL;
+    char *text = put_all(&b, r, workers), *trimmed = text ? tw_strdup(tw_starts(text, ", ") ? text + 2 : text) : NULL;
     tw_free(text);
     return trimmed;
 }

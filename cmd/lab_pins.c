@@ -82,12 +82,14 @@ static bool last_failed(const struct tw_lab_set *set)
 
 /* ---- the step */
 
-struct pinned { double loss, l2; bool equal, exact; size_t classes; bool given; };
+struct pinned { double loss, l2; bool equal, exact; size_t classes; bool given; int64_t broken_step; /* at which a loss was no number; -1 */ };
 
 static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list, struct twin_error *err)
 {
-    *m = (struct pinned){.equal = true, .exact = true, .given = true, .classes = tw_lab_classes(set)};
-    for (size_t i = 0; i < set->count; i++)
+    *m = (struct pinned){.equal = true, .exact = true, .given = true, .classes = tw_lab_classes(set), .broken_step = -1};
+    for (size_t i = 0; i < set->count; i++) {
+        const int64_t step = set->run[i].ends.nonfinite_step;
+        m->broken_step = step >= 0 && (m->broken_step < 0 || step < m->broken_step) ? step : m->broken_step;
         for (size_t k = i + 1; k < set->count; k++) {
             struct twin_gap g;
             int rc = tw_lab_gap(&set->run[i], &set->run[k], &g, err);
@@ -101,6 +103,7 @@ static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list,
                 m->given &= !twin_ends_given_differ(&set->run[i].ends, &set->run[k].ends, (enum twin_given)w);
             json_array_append_new(list, tw_lab_gap_json(i + 1, k + 1, &g));
         }
+    }
     m->equal &= m->classes == 1;
     return 0;
 }
@@ -112,6 +115,8 @@ static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const st
         tw_lab_decide(s, TW_LAB_FAIL, "%zu pin%s did not take effect", failed, failed == 1 ? "" : "s");
     else if (!m->given)
         tw_lab_decide(s, TW_LAB_FAIL, "the runs are still given other weights, batches or random numbers");
+    else if (m->broken_step >= 0)
+        tw_lab_decide(s, TW_LAB_OPEN, "the loss is not a number from step %lld on: %s", (long long)m->broken_step, m->equal ? "the weights are equal bit for bit, and that is all that can be said" : "there is no gap to measure");
     else if (isnan(m->loss) && !isnan(m->l2))
         tw_lab_decide(s, TW_LAB_OPEN, "%s, and there is no loss to compare", m->equal ? "the weights are equal bit for bit" : "the weights are known");
     else if (isnan(m->loss) || isnan(m->l2))

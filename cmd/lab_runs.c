@@ -203,7 +203,7 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
     if (w->world.count == lab->natural.world.count && out->run->wall_s > lab->expected_s)
         lab->expected_s = out->run->wall_s;
     if (!lab->configuration && w->world.count == lab->natural.world.count)
-        lab->configuration = tw_configuration_of_world(out->run);
+        lab->configuration = tw_configuration_of_world(out->run, true);
     if (!lab->first && level == TWIN_LEVEL_TENSORS && w->world.count == lab->natural.world.count)
         lab->first = tw_strdup(out->run->dir);
     rc = twin_ends_read(out->run, &out->ends, err);

@@ -175,7 +175,7 @@ static char *configuration(const struct tw_scale *s)
         struct twin_run *r = NULL;
         char *path = s->run[i].good ? tw_printf("%s/runs/%s", s->home, s->run[i].run) : NULL;
         if (path && twin_run_load(path, &r, NULL) == 0)
-            text = tw_configuration_of_world(r);
+            text = tw_configuration_of_world(r, false);
         twin_run_free(r);
         tw_free(path);
     }

@@ -1,6 +1,6 @@
 # A job with a configuration file: its hash, the checklist for CI, and the files that the hash was tried on.
 printf 'lr: 0.1\nlayers: [8, 4]\nname: "x"   # a comment\n' >train.yaml
-twinrun lab --quiet --step config -- "$BUILD/tests/cli/wanderer" --weights w.npy --config train.yaml | grep -E '^   (hash|same|changed|PASS|FAIL)|yourself'
+twinrun lab --quiet --step config -- "$BUILD/tests/cli/wanderer" --weights w.npy --config train.yaml | sed 's/for [3-6] areas/for N areas/' | grep -E '^   (hash|same|changed|PASS|FAIL)|yourself'
 "$PYTHON" -c '
 import json
 areas = json.load(open(".twinrun/labs/1/checklist.json"))

@@ -3,3 +3,5 @@ wanderer() { echo "== $*"; rm -f runs; twinrun lab --quiet --runs 3 --step deter
 wanderer --fail-pinned
 wanderer --wander 0.01
 wanderer
+# A loss that is no number has no gap, equal or not.
+twinrun lab --quiet --runs 3 --step determinism -- "$BUILD/tests/cli/wanderer" --runs-file runs --weights w.npy --nan 3 | grep -A1 OPEN
