@@ -1,54 +1,77 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What telemetry costs: the processor time of a job of equal steps with it over that without, and the launcher's own.
+"""What telemetry costs: the processor time of steps with it over that without, and the launcher's own while the job runs.
 
-Runs take turns, in drawn order, at level `steps`; processor time and not elapsed time, which other load would drown. Prints `name value unit`.
-usage: [TWINRUN_BUILD=build] bench/telemetry.py [ROUNDS]
+bench_telemetry makes blocks of steps in drawn order in one process; control: without twice, what this machine can tell. The launcher's share is what its threads
+used (schedstat) over the middle of a run, less that of a run without telemetry. Prints `name value unit`; intervals: 95% of the median.
+usage: [TWINRUN_BUILD=build] bench/telemetry.py [ROUNDS]   (120 rounds take 2 minutes)
 """
+import math
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 BUILD = Path(os.environ.get("TWINRUN_BUILD", "build")).resolve()
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 9
-STEPS, SPIN = 600, 1000000  # steps of about 2 ms
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 120
+BEGIN_S, END_S = 1, 6  # of a run of 6.5 s
 
 
-def run(home, *options):
-    """Seconds of processor time: of the job, as it counts itself, and of all else that recording takes; elapsed seconds."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    out = subprocess.run([BUILD / "cmd/twinrun", "record", "-q", "--level", "steps", *options, "--", BUILD / "tests/agents/telemetry_job", "--steps", str(STEPS), "--spin", str(SPIN)],
-                         env=dict(os.environ, TWINRUN_HOME=home), check=True, capture_output=True, text=True).stdout
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    job, elapsed = map(float, out.split())
-    return job, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime - job, elapsed
+def median_with_interval(values):
+    """By order statistics: no assumption about how times are distributed."""
+    values, n = sorted(values), len(values)
+    tail, rank = 0.0, 0
+    while rank < n // 2:
+        tail += math.comb(n, rank) / 2**n
+        if tail > 0.025:
+            break
+        rank += 1
+    return statistics.median(values), values[max(rank - 1, 0)], values[min(n - rank, n - 1)]
+
+
+def show(name, values, unit):
+    for suffix, value in zip(("", ".low", ".high"), median_with_interval(values)):
+        print("telemetry.%s%s %.5f %s" % (name, suffix, value, unit))
+
+
+def threads_s(pid):
+    """Processor seconds of the threads of a process."""
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path("/proc/%d/task" % pid).iterdir()) * 1e-9
+
+
+def launcher_share(home, *options):
+    job = subprocess.Popen([BUILD / "cmd/twinrun", "record", "-q", "--level", "steps", *options, "--", BUILD / "tests/agents/telemetry_job", "--seconds", str(END_S + 0.5)],
+                           env=dict(os.environ, TWINRUN_HOME=home))
+    time.sleep(BEGIN_S)
+    begin, used = time.monotonic(), threads_s(job.pid)
+    time.sleep(END_S - BEGIN_S)
+    share = (threads_s(job.pid) - used) / (time.monotonic() - begin)
+    assert job.wait() == 0
+    return share
 
 
 def main():
-    ratios, control, beside, elapsed = [], [], [], []
     with tempfile.TemporaryDirectory() as home:
-        run(home)
-        for _ in range(ROUNDS):
-            arms = [((), 0), (("--no-telemetry",), 1), (("--no-telemetry",), 2)]
+        (Path(home) / "telemetry").mkdir()
+        out = subprocess.run([BUILD / "bench/bench_telemetry", home, str(ROUNDS)], check=True, capture_output=True, text=True).stdout
+        rounds = [tuple(map(float, line.split())) for line in out.splitlines()]
+        assert list((Path(home) / "telemetry").iterdir()), "no row was written"
+        show("job.ratio", [on / off for on, off, _, _ in rounds], "ratio")
+        show("control.ratio", [again / off for _, off, again, _ in rounds], "ratio")
+        show("job.inside", [inside for _, _, _, inside in rounds], "of_the_step")
+        beside = []
+        for _ in range(max(3, ROUNDS // 40)):
+            arms = [(), ("--no-telemetry",)]
             random.shuffle(arms)
-            found = {}
-            for options, arm in arms:
-                found[arm] = run(home, *options)
-            ratios.append(found[0][0] / found[1][0])
-            control.append(found[2][0] / found[1][0])
-            beside.append(found[0][1] - found[1][1])
-            elapsed.append(found[0][2])
-    for name, values in (("job", ratios), ("control", control)):  # control: the same without telemetry twice, what this machine can tell
-        values.sort()
-        print("telemetry.%s.cpu_ratio %.4f ratio" % (name, statistics.median(values)))
-        print("telemetry.%s.cpu_ratio.low %.4f ratio" % (name, values[len(values) // 6]))
-        print("telemetry.%s.cpu_ratio.high %.4f ratio" % (name, values[-1 - len(values) // 6]))
-    print("telemetry.launcher.share %.4f of_one_core" % (statistics.median(beside) / statistics.median(elapsed)))
+            found = {arm: launcher_share(home, *arm) for arm in arms}
+            beside.append(found[()] - found[("--no-telemetry",)])
+        print("telemetry.launcher.share %.5f of_one_core" % statistics.median(beside))
+        print("telemetry.launcher.share.low %.5f of_one_core" % min(beside))
+        print("telemetry.launcher.share.high %.5f of_one_core" % max(beside))
 
 
 main()

@@ -14,7 +14,7 @@
 #include <twin/package.h>
 #include <twin/provenance.h>
 
-enum { AREAS = TWIN_AREAS + 1, AREAS_NEEDED = 3, WHY_SHOWN = 80 };
+enum { AREAS = TWIN_AREAS + 1, AREAS_NEEDED = 3, WHY_SHOWN = 200 };
 
 /* ---- the hash */
 
@@ -183,17 +183,21 @@ static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, json_t 
         char *safe = why ? tw_printable(why, length < WHY_SHOWN ? length : WHY_SHOWN) : NULL;
         struct tw_buf *b = pass ? &passed : &failed;
         n += pass;
-        tw_buf_printf(b, "%s%s", b->len ? pass ? ", " : "; " : "", area_name(i));
+        tw_buf_printf(b, "%s%s", b->len ? pass ? ", " : "\n" : "", area_name(i));
         if (!pass)
-            tw_buf_printf(b, " (%s%s)", safe ? safe : "?", length > WHY_SHOWN ? "..." : "");
+            tw_buf_printf(b, ": %s%s", safe ? safe : "?", length > WHY_SHOWN ? "..." : "");
         tw_free(safe);
         json_t *missing = json_object_get(area[i], "missing"), *holds = json_object_get(area[i], "holds");
         json_array_append_new(list, json_pack("{s:s, s:b, s:o, s:o}", "name", area_name(i), "pass", pass, "holds", holds ? json_deep_copy(holds) : json_string(""), "missing",
                                               missing ? json_deep_copy(missing) : json_array()));
     }
     tw_lab_line(s, "checklist", "%zu of %d: %s", n, AREAS, passed.data ? passed.data : "none");
-    if (failed.len)
-        tw_lab_line(s, "missing", "%s", failed.data);
+    const char *label = "missing";
+    for (const char *at = failed.data; at && *at; label = "") {
+        const size_t length = strcspn(at, "\n");
+        tw_lab_line(s, label, "%.*s", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
     char *text = json_dumps(list, JSON_INDENT(1)), *path = tw_path_join(lab->folder, "checklist.json");
     if (text && path && tw_write_file_atomic(path, text, strlen(text), NULL) == 0)
         json_object_set_new(s->json, "checklist_file", tw_json_text(path));

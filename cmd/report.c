@@ -316,7 +316,8 @@ const struct tw_command tw_command_report = {
     "report",
     "why a run was slow, why runs differ; an incident's postmortem; a page",
     synopsis,
-    "One run: was it slow for a while, and what moved with it? From the step times and counters that were recorded with it (docs/telemetry.md). "
+    "One run: was it slow for a while, and what moved with it? Was one rank slower than the others all through? From the step times and counters that were recorded with it "
+    "(docs/telemetry.md). "
     "Two sets of runs, each a run, several with commas between, or label:NAME: do they differ in their numbers, in their speed, or in both, from which "
     "source, and which practice addresses it.\n\n"
     "With --postmortem, compares two runs and writes what is known of them as Markdown: what ran, how their worlds differ, the first "

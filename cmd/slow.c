@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <twin/telemetry.h>
 
 enum { SHOWN = 6 }; /* counters of a slow stretch in the text */
@@ -83,6 +84,140 @@ static void rank_text(const struct twin_telemetry_process *p, const struct twin_
     printf("        practice: %s\n", twin_cause_advice(d->cause));
 }
 
+/* ---- ranks against each other */
+
+static bool several_ranks(const struct twin_telemetry *t)
+{
+    for (size_t i = 1; i < t->processes; i++)
+        if (t->process[i].rank != t->process[0].rank)
+            return true;
+    return false;
+}
+
+static const char *word_of(const json_t *rank, const char *key)
+{
+    const char *s = json_string_value(json_object_get(json_object_get(rank, "machine"), key));
+    return s ? s : json_string_value(json_object_get(rank, key));
+}
+
+/* "its processor is AMD EPYC 7763, those of the others Xeon 8480", when all others have another one than this rank; else NULL. malloc'ed. */
+static char *other_machine(const struct twin_run *r, int slow)
+{
+    static const char *const keys[] = {"cpu", "host"};
+    json_t *p = NULL, *rank;
+    char *found = NULL;
+    size_t i;
+    twin_provenance_load(r->dir, &p, NULL);
+    for (size_t k = 0; k < 2 && !found; k++) {
+        const char *mine = NULL, *theirs = NULL;
+        bool shared = false;
+        json_array_foreach(json_object_get(p, "ranks"), i, rank)
+            if (json_integer_value(json_object_get(rank, "rank")) == slow)
+                mine = word_of(rank, keys[k]);
+        json_array_foreach(json_object_get(p, "ranks"), i, rank) {
+            const char *w = word_of(rank, keys[k]);
+            if (json_integer_value(json_object_get(rank, "rank")) == slow || !w)
+                continue;
+            theirs = w;
+            shared |= mine && strcmp(mine, w) == 0;
+        }
+        char *a = mine && theirs && !shared ? tw_printable(mine, strnlen(mine, 80)) : NULL, *b = a ? tw_printable(theirs, strnlen(theirs, 80)) : NULL;
+        if (b)
+            found = tw_printf(k == 0 ? "its processor is %s, the others' %s" : "it runs on %s, the others on %s", a, b);
+        tw_free(a);
+        tw_free(b);
+    }
+    json_decref(p);
+    return found;
+}
+
+static const char *uneven_name(enum twin_uneven_outcome o)
+{
+    return o == TWIN_UNEVEN_FOUND ? "uneven" : o == TWIN_UNEVEN_NONE ? "alike" : "not-known";
+}
+
+static json_t *uneven_json(const struct twin_uneven *u, const char *machine)
+{
+    char *sentence = twin_uneven_sentence(u);
+    json_t *o = json_pack("{s:s, s:I, s:b, s:o}", "outcome", uneven_name(u->outcome), "ranks", (json_int_t)u->ranks, "spin", (int)u->spin, "sentence",
+                          tw_json_text(sentence ? sentence : ""));
+    tw_free(sentence);
+    if (u->outcome != TWIN_UNEVEN_FOUND)
+        return o;
+    json_object_update_new(o, json_pack("{s:i, s:I, s:o, s:[o,o], s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:s}", "rank", u->rank, "slow_ranks", (json_int_t)u->slow_ranks, "slower",
+                                        tw_json_number(u->slower), "interval", tw_json_number(u->low), tw_json_number(u->high), "p", tw_json_number(u->p), "above", tw_json_number(u->above),
+                                        "step_s", tw_json_number(u->step_s), "own_s", tw_json_number(u->own_s), "others_s", tw_json_number(u->others_s), "wait_s",
+                                        tw_json_number(u->wait_s), "others_wait_s", tw_json_number(u->others_wait_s), "of", u->waits ? "waiting" : "running", "machine",
+                                        machine ? tw_json_text(machine) : json_null(), "advice", twin_uneven_advice(u)));
+    return o;
+}
+
+static void uneven_text(const struct twin_uneven *u, const char *machine)
+{
+    char *sentence = twin_uneven_sentence(u);
+    printf("%s  %s%s%s\n", u->outcome == TWIN_UNEVEN_FOUND ? "UNEVEN" : u->outcome == TWIN_UNEVEN_NONE ? "ALIKE " : "RANKS ", sentence ? sentence : "", machine ? "; " : "",
+           machine ? machine : "");
+    if (u->outcome == TWIN_UNEVEN_FOUND)
+        printf("        practice: %s\n", twin_uneven_advice(u));
+    tw_free(sentence);
+}
+
+/* *out: NULL for a run of one rank. */
+static int compare_ranks(const struct twin_run *r, const struct twin_telemetry *t, bool json, json_t **out)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_uneven u;
+    if (!several_ranks(t))
+        return 0;
+    if (twin_uneven_find(t, &u, &err) != 0)
+        return tw_trouble(&err, "report: cannot compare the ranks");
+    char *machine = u.outcome == TWIN_UNEVEN_FOUND ? other_machine(r, u.rank) : NULL;
+    if (json)
+        *out = uneven_json(&u, machine);
+    else
+        uneven_text(&u, machine);
+    tw_free(machine);
+    return 0;
+}
+
+/* ---- what could not be seen */
+
+/* No sensor, or no permission to read it, or another machine than the launcher's: what then moved is not known, which is not the same as nothing. GPUs
+ * that are not there are no news. */
+static bool unseen(const struct twin_telemetry *t, enum twin_counter c)
+{
+    if (c >= TWIN_COUNTER_GPU_BUSY)
+        return false;
+    for (size_t i = 0; i < t->processes; i++)
+        for (size_t k = 0; k < t->process[i].rows; k++)
+            if (!isnan(t->process[i].row[k].value[c]))
+                return false;
+    return true;
+}
+
+static json_t *unseen_json(const struct twin_telemetry *t)
+{
+    json_t *list = json_array();
+    for (int c = 0; c < TWIN_COUNTERS; c++)
+        if (unseen(t, (enum twin_counter)c))
+            json_array_append_new(list, json_string(twin_counter_info((enum twin_counter)c)->key));
+    return list;
+}
+
+static void unseen_text(const struct twin_telemetry *t)
+{
+    size_t n = 0;
+    if (!t->host)
+        n += printf("not seen: the counters of the machine") > 0;
+    for (int c = 0; c < (t->host ? TWIN_COUNTERS : TWIN_COUNTER_BUSY); c++)
+        if (unseen(t, (enum twin_counter)c))
+            printf("%s%s", n++ ? ", " : "not seen: ", twin_counter_info((enum twin_counter)c)->name);
+    if (n)
+        puts(" (no such sensor, or no permission to read it)");
+}
+
+/* ---- the command */
+
 int tw_slow_report(const struct twin_run *r, bool json)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -92,7 +227,8 @@ int tw_slow_report(const struct twin_run *r, bool json)
         return tw_trouble(&err, "report: nothing is known of this run's speed; record it with this twinrun and without --no-telemetry");
     if (rc != 0)
         return tw_trouble(&err, "report: cannot read the telemetry");
-    json_t *ranks = json_array();
+    json_t *ranks = json_array(), *uneven = NULL;
+    rc = compare_ranks(r, t, json, &uneven);
     for (size_t i = 0; rc == 0 && i < t->processes; i++) {
         const struct twin_telemetry_process *p = &t->process[i];
         struct twin_dip d;
@@ -106,9 +242,12 @@ int tw_slow_report(const struct twin_run *r, bool json)
             rank_text(p, &d, p->world > 1);
     }
     if (rc == 0 && json)
-        rc = tw_json_print(json_pack("{s:s, s:s, s:o, s:b, s:i, s:O}", "schema", "twinrun.report/1", "kind", "speed", "dir", tw_json_text(r->dir), "host_counters", (int)t->host,
-                                     "cpus", (int)t->cpus, "ranks", ranks));
+        rc = tw_json_print(json_pack("{s:s, s:s, s:o, s:b, s:i, s:o, s:O, s:O?}", "schema", "twinrun.report/1", "kind", "speed", "dir", tw_json_text(r->dir), "host_counters", (int)t->host,
+                                     "cpus", (int)t->cpus, "unseen", unseen_json(t), "ranks", ranks, "uneven", uneven));
+    else if (rc == 0)
+        unseen_text(t);
     json_decref(ranks);
+    json_decref(uneven);
     twin_telemetry_free(t);
     return rc;
 }

@@ -27,7 +27,7 @@
 static atomic_flag taken = ATOMIC_FLAG_INIT;
 static struct {
     bool begun, failed;
-    uint64_t start_ns, next_ns, flushed_ns, cost_ns;
+    uint64_t start_ns, next_ns, flushed_ns, cost_ns, flush_cost_ns;
     long page_bytes;
     size_t used;
     char text[16384];
@@ -126,14 +126,16 @@ void tw_telemetry_row(uint32_t steps)
     if (!t.failed && now >= t.next_ns) {
         uint64_t cpu = thread_cpu_ns();
         row(now, steps);
-        if (now - t.flushed_ns > FLUSH_NS)
+        uint64_t cost = thread_cpu_ns() - cpu, wrote = 0;
+        if (now - t.flushed_ns > FLUSH_NS && now - t.flushed_ns > 2 * SPACING * t.flush_cost_ns) {
             flush(now);
-        uint64_t cost = thread_cpu_ns() - cpu;
-        /* A row that met a cold cache says nothing about the next one: it counts as four usual ones at most. */
+            t.flush_cost_ns = wrote = thread_cpu_ns() - cpu - cost;
+        }
+        /* A row that met a cold cache says nothing about the next one: it counts as four usual ones at most. Writing counts in full. */
         if (t.cost_ns)
             cost = (7 * t.cost_ns + (cost < 4 * t.cost_ns ? cost : 4 * t.cost_ns)) / 8;
         t.cost_ns = cost;
-        uint64_t spacing = cost * SPACING, sparse = (now - t.start_ns) / ROWS_DENSE;
+        uint64_t spacing = (cost + wrote) * SPACING, sparse = (now - t.start_ns) / ROWS_DENSE;
         spacing = spacing > SPACING_MIN_NS ? spacing : SPACING_MIN_NS;
         t.next_ns = now + (spacing > sparse ? spacing : sparse);
     }
@@ -154,5 +156,5 @@ void tw_telemetry_forget(void)
     atomic_flag_clear(&taken);
     t.begun = t.failed = false;
     t.used = 0;
-    t.next_ns = t.cost_ns = 0;
+    t.next_ns = t.cost_ns = t.flush_cost_ns = 0;
 }

@@ -104,7 +104,7 @@ const char *twin_cause_name(enum twin_cause c);  /* "interference", ...: in JSON
 const char *twin_cause_words(enum twin_cause c); /* "another process used the processors" */
 const char *twin_cause_advice(enum twin_cause c); /* the practice that addresses it */
 
-/* One counter against the time per step, over blocks of at least 100 ms. */
+/* One counter against the time per step, over blocks of at least 80 ms. */
 struct twin_moved {
     enum twin_counter counter;
     double rho, p, adjusted; /* Spearman; by permutation; Holm over the counters tested */
@@ -133,5 +133,25 @@ int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, 
 int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_telemetry_process *b, struct twin_dip *out, struct twin_error *err);
 /* "steps 120 to 180 were 31% slower (24% to 38%): another process used the processors (run-queue wait x9.1, p = 0.0021)". malloc'ed (tw_free). */
 char *twin_dip_sentence(const struct twin_dip *d);
+
+/* ---- the ranks of one run against each other (ranks.c) */
+
+enum twin_uneven_outcome { TWIN_UNEVEN_NONE, TWIN_UNEVEN_FOUND, TWIN_UNEVEN_NOT_KNOWN };
+struct twin_uneven {
+    enum twin_uneven_outcome outcome;
+    size_t ranks, slow_ranks;         /* compared; slower than the others. Below, the slowest of these */
+    int rank;
+    double slower, low, high, p;      /* than all others together; 95% interval; one-sided, of this rank alone */
+    double above;                     /* share of its stretches that are slower than the others' median */
+    double step_s;                    /* seconds per step */
+    double own_s, others_s;           /* in which the thread of the steps ran or waited for a processor; mean of the others */
+    double wait_s, others_wait_s;     /* in which it waited for one */
+    bool spin;                        /* all ranks run or wait for a processor all the time: only the latter was compared */
+    bool waits;                       /* most of its extra time is waiting for a processor, not running */
+};
+/* Is a rank slower than the others all through, by 10% or more? NOT_KNOWN: below two ranks with 6 blocks that have counters of their thread. TWIN_ENOMEM. */
+int twin_uneven_find(const struct twin_telemetry *t, struct twin_uneven *out, struct twin_error *err);
+char *twin_uneven_sentence(const struct twin_uneven *u); /* malloc'ed (tw_free) */
+const char *twin_uneven_advice(const struct twin_uneven *u);
 
 #endif

@@ -271,8 +271,8 @@ void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool 
     processors(h);
     tw_tree_usage(tree, &u);
     set(h, H_job_cpu_ns, true, u.cpu_ticks * h->tick_ns);
-    set(h, H_job_processes, true, u.processes);
-    set(h, H_job_threads, true, u.threads);
+    set(h, H_job_processes, u.processes > 0, u.processes); /* none: it has ended, which is no number of workers */
+    set(h, H_job_threads, u.processes > 0, u.threads);
     pressure(h, "/proc/pressure/cpu", H_cpu_stall_ns);
     pressure(h, "/proc/pressure/io", H_io_stall_ns);
     quota(h);

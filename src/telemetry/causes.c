@@ -11,7 +11,6 @@
 #include <string.h>
 #include <twin/stats.h>
 
-#define PERMUTATIONS 4999
 #define ALPHA .05
 #define SHARE .25         /* of the extra time, to be the cause */
 #define SEED 0x6d6f76656431ull
@@ -144,30 +143,31 @@ static int most_telling(const void *x, const void *y)
     return sa != sb ? (sa > sb ? -1 : 1) : (a->counter > b->counter) - (a->counter < b->counter);
 }
 
-/* Only blocks in which it is known; most of them, or it is left out. */
-static int test(const struct tw_block *b, size_t n, int c, struct twin_permutation *p)
+/* Against being slow or not: the unrest within the two says nothing about the stretch, and a counter may lag a block behind. Only blocks in which it is
+ * known; most of them, or it is left out. */
+static int test(const struct tw_block *b, const bool *slow, size_t n, int c, size_t permutations, struct twin_permutation *p)
 {
     double x[2 * TW_BLOCKS_MAX], y[2 * TW_BLOCKS_MAX];
     size_t known = 0;
     p->p = NAN;
     for (size_t i = 0; i < n; i++)
         if (!isnan(b[i].rate[c])) {
-            x[known] = b[i].seconds / b[i].steps;
+            x[known] = slow[i];
             y[known++] = b[i].rate[c];
         }
     if (known < 3 || known < n / 2)
         return 0;
-    int rc = twin_stats_spearman(x, y, known, PERMUTATIONS, SEED + (uint64_t)c, TWIN_TWO_SIDED, p);
+    int rc = twin_stats_spearman(x, y, known, permutations, SEED + (uint64_t)c, TWIN_TWO_SIDED, p);
     return rc == TWIN_EINVAL ? 0 : rc;
 }
 
-static int test_all(const struct tw_block *b, size_t n, const struct view *v, struct twin_dip *out)
+static int test_all(const struct tw_block *b, const bool *slow, size_t n, size_t permutations, const struct view *v, struct twin_dip *out)
 {
     double p[TWIN_COUNTERS], adjusted[TWIN_COUNTERS];
     size_t k = 0;
     for (int c = 0; c < TWIN_COUNTERS; c++) {
         struct twin_permutation r;
-        int rc = test(b, n, c, &r);
+        int rc = test(b, slow, n, c, permutations, &r);
         if (rc)
             return rc;
         if (isnan(r.p))
@@ -186,7 +186,7 @@ static int test_all(const struct tw_block *b, size_t n, const struct view *v, st
     return 0;
 }
 
-int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out, struct twin_error *err)
+int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out, struct twin_error *err)
 {
     double x[2 * TW_BLOCKS_MAX], y[2 * TW_BLOCKS_MAX];
     size_t nx = 0, ny = 0, first = n, last = 0;
@@ -201,22 +201,29 @@ int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct 
         first = i < first ? i : first;
         last = i;
     }
+    out->slower = out->low = out->high = NAN;
     if (nx == 0 || ny == 0)
         return 0;
     int rc = twin_stats_hodges_lehmann(x, nx, y, ny, .95, &shift);
-    struct view v = {.usual = side_of(b, slow, n, false), .slow = side_of(b, slow, n, true), .dip = out};
-    v.extra = v.slow.t - v.usual.t;
+    if (rc)
+        return twin_error_set(err, rc, "cannot compare the step times");
     out->first = b[first].first;
     out->last = b[last].last;
     out->start_s = b[first].start_s;
     out->end_s = b[last].end_s;
-    out->usual_s = v.usual.t;
-    out->slow_s = v.slow.t;
     out->slower = expm1(shift.value);
     out->low = expm1(shift.interval.low);
     out->high = expm1(shift.interval.high);
-    if (rc == 0)
-        rc = test_all(b, n, &v, out);
+    return 0;
+}
+
+int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct tw_effort effort, struct twin_dip *out, struct twin_error *err)
+{
+    struct view v = {.usual = side_of(b, slow, n, false), .slow = side_of(b, slow, n, true), .dip = out};
+    v.extra = v.slow.t - v.usual.t;
+    out->usual_s = v.usual.t;
+    out->slow_s = v.slow.t;
+    int rc = test_all(b, slow, n, effort.permutations, &v, out);
     if (rc)
         return twin_error_set(err, rc, "out of memory looking for what slowed the steps");
     out->cause = v.extra > 0 ? cause_of(&v) : TWIN_CAUSE_UNKNOWN;

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <twin/stats.h>
 
-#define BLOCK_S .1
-#define SHUFFLES 999
+#define BLOCK_S .08 /* below the period of a quota, 100 ms, so that one period is one block */
 #define ALPHA .01
 #define NOISES 4.        /* how many times the run's own unrest */
 #define SLOWER_MIN .1
+#define FAR 4.45         /* median absolute deviations: 3 standard deviations of a normal sample */
 #define SEED 0x6469707331ull
 
 /* ---- blocks */
@@ -42,21 +42,22 @@ static void finish(struct tw_block *b, double known[TWIN_COUNTERS])
     }
 }
 
+/* A block ends when it has lasted long enough: none is shorter than that, whatever the length of steps, but for the last one. */
 size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most, struct tw_block out[TW_BLOCKS_MAX])
 {
-    double seconds = 0, done = 0, known[TWIN_COUNTERS] = {0};
+    double seconds = 0, known[TWIN_COUNTERS] = {0};
     for (size_t i = 1; i < p->rows; i++)
         seconds += p->row[i].seconds;
-    double wanted = fmin((double)most, floor(seconds / BLOCK_S));
+    double least = fmax(BLOCK_S, seconds / (double)most), left = seconds;
     size_t n = 0;
-    for (size_t i = 1; i < p->rows && wanted >= 1; i++) {
-        if (n == 0 || done >= seconds * (double)n / wanted) {
+    for (size_t i = 1; i < p->rows && seconds >= BLOCK_S; i++) {
+        if (n == 0 || (n < most && out[n - 1].seconds >= least && left >= least / 2)) {
             if (n)
                 finish(&out[n - 1], known);
             out[n++] = (struct tw_block){.first = 0};
         }
         add(&out[n - 1], known, &p->row[i]);
-        done += p->row[i].seconds;
+        left -= p->row[i].seconds;
     }
     if (n)
         finish(&out[n - 1], known);
@@ -72,19 +73,31 @@ static double log_time(const struct tw_block *b)
 
 struct stretch { size_t from, to; double score; }; /* blocks from .. to - 1 */
 
-/* The largest standardised rank sum over all stretches of 2 blocks to four fifths of all; slow ones only. */
-static struct stretch scan(const double *rank, size_t n)
+static size_t longest(size_t n)
 {
-    double sum[TW_BLOCKS_MAX + 1] = {0};
+    return n * 4 / 5;
+}
+
+/* What the sum over `length` blocks of centred values is multiplied with, so that stretches of all lengths compare. */
+static double weight(size_t length, size_t n)
+{
+    return 1 / sqrt((double)length * (double)(n - length));
+}
+
+/* The stretch of 2 blocks to four fifths whose values lie most above the mean of all. */
+static struct stretch scan(const double *x, size_t n)
+{
+    double sum[TW_BLOCKS_MAX + 1] = {0}, mean = 0;
     struct stretch best = {0, 0, 0};
     for (size_t i = 0; i < n; i++)
-        sum[i + 1] = sum[i] + rank[i];
-    for (size_t from = 0; from + 2 <= n; from++)
-        for (size_t to = from + 2; to <= n && to - from <= n * 4 / 5; to++) {
-            double length = (double)(to - from), rest = (double)n - length;
-            double score = (sum[to] - sum[from] - length * ((double)n + 1) / 2) / sqrt(length * rest * ((double)n + 1) / 12);
+        mean += x[i] / (double)n;
+    for (size_t i = 0; i < n; i++)
+        sum[i + 1] = sum[i] + x[i] - mean;
+    for (size_t length = 2; length <= longest(n); length++)
+        for (size_t from = 0; from + length <= n; from++) {
+            double score = (sum[from + length] - sum[from]) * weight(length, n);
             if (score > best.score)
-                best = (struct stretch){from, to, score};
+                best = (struct stretch){from, from + length, score};
         }
     return best;
 }
@@ -107,35 +120,56 @@ static void trim(struct stretch *s, const double *y, size_t n)
         s->to--;
 }
 
-static void ranks(const double *x, size_t n, double *out)
+/* Is there a stretch whose sum reaches what its length asks for? */
+static bool any_stretch(const double *x, size_t n, const double *needed)
 {
-    for (size_t i = 0; i < n; i++) {
-        double below = 0, equal = 0;
-        for (size_t k = 0; k < n; k++) {
-            below += x[k] < x[i];
-            equal += x[k] == x[i];
-        }
-        out[i] = below + (equal + 1) / 2;
+    double sum[TW_BLOCKS_MAX + 1] = {0};
+    for (size_t i = 0; i < n; i++)
+        sum[i + 1] = sum[i] + x[i];
+    for (size_t length = 2; length <= longest(n); length++) {
+        int any = 0;
+        for (size_t from = 0; from + length <= n; from++)
+            any |= sum[from + length] - sum[from] >= needed[length];
+        if (any)
+            return true;
     }
+    return false;
 }
 
-/* Share of shuffled orders in which some stretch stands out as much. */
-static double chance(const double *rank, size_t n, double score)
+/* Share of shuffled orders in which some stretch stands out as much. Stops as soon as it is seen to be no small one. */
+static double chance(const double *x, size_t n, double score, size_t shuffles)
 {
-    double mixed[TW_BLOCKS_MAX];
-    size_t as_much = 0;
+    double mixed[TW_BLOCKS_MAX], needed[TW_BLOCKS_MAX + 1], mean = 0;
+    for (size_t i = 0; i < n; i++)
+        mean += x[i] / (double)n;
+    for (size_t i = 0; i < n; i++)
+        mixed[i] = x[i] - mean;
+    for (size_t length = 2; length <= longest(n); length++)
+        needed[length] = (score - 1e-9) / weight(length, n);
+    size_t as_much = 0, s = 0;
     uint64_t state = SEED;
-    memcpy(mixed, rank, n * sizeof *mixed);
-    for (int s = 0; s < SHUFFLES; s++) {
+    for (; s < shuffles && (double)(1 + as_much) <= ALPHA * (double)(shuffles + 1); s++) {
         for (size_t i = n - 1; i > 0; i--) {
             size_t k = (size_t)(tw_mix64(state += 0x9E3779B97F4A7C15ull) % (i + 1));
             double kept = mixed[i];
             mixed[i] = mixed[k];
             mixed[k] = kept;
         }
-        as_much += scan(mixed, n).score >= score - 1e-9;
+        as_much += any_stretch(mixed, n, needed);
     }
-    return (1 + (double)as_much) / (SHUFFLES + 1);
+    return (1 + (double)as_much) / (double)(s + 1);
+}
+
+/* Values far out are moved in, to where a slow block is one among many: a single pause of a collector is not a dip, and must not hide one. */
+static void tame(const double *y, size_t n, double *out)
+{
+    struct twin_mad m = {.mad = 0};
+    double middle = 0;
+    if (twin_stats_modified_z(y, n, out, &m) == 0)
+        middle = m.median;
+    double far = fmax(FAR * m.mad, 2 * log1p(SLOWER_MIN));
+    for (size_t i = 0; i < n; i++)
+        out[i] = fmin(fmax(y[i], middle - far), middle + far);
 }
 
 /* How much slower than usual a stretch must be, given how the usual blocks spread. */
@@ -152,10 +186,10 @@ static double threshold(const double *y, const bool *slow, size_t n)
     return fmax(log1p(SLOWER_MIN), NOISES * 1.4826 * mad.mad);
 }
 
-int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, struct twin_error *err)
+int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort, struct twin_dip *out, struct twin_error *err)
 {
     struct tw_block b[TW_BLOCKS_MAX];
-    double y[TW_BLOCKS_MAX], rank[TW_BLOCKS_MAX];
+    double y[TW_BLOCKS_MAX], x[TW_BLOCKS_MAX];
     bool slow[TW_BLOCKS_MAX] = {false};
     size_t n = tw_blocks_make(p, TW_BLOCKS_MAX, b);
     *out = (struct twin_dip){.outcome = TWIN_DIP_TOO_FEW, .blocks = n};
@@ -163,8 +197,8 @@ int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, 
         return 0;
     for (size_t i = 0; i < n; i++)
         y[i] = log_time(&b[i]);
-    ranks(y, n, rank);
-    struct stretch s = scan(rank, n);
+    tame(y, n, x);
+    struct stretch s = scan(x, n);
     if (s.to > s.from)
         trim(&s, y, n);
     for (size_t i = s.from; i < s.to; i++)
@@ -172,13 +206,19 @@ int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, 
     double least = threshold(y, slow, n);
     out->outcome = TWIN_DIP_NONE;
     out->visible = expm1(least);
-    out->p = s.to > s.from ? chance(rank, n, s.score) : 1;
+    out->p = s.to > s.from ? chance(x, n, s.score, effort.shuffles) : 1;
     if (out->p > ALPHA)
         return 0;
-    int rc = tw_dip_explain(b, slow, n, out, err);
-    if (rc == 0 && log1p(out->slower) >= least)
-        out->outcome = TWIN_DIP_FOUND;
-    return rc;
+    int rc = tw_dip_measure(b, slow, n, out, err);
+    if (rc || !(log1p(out->slower) >= least))
+        return rc;
+    out->outcome = TWIN_DIP_FOUND;
+    return tw_dip_explain(b, slow, n, effort, out, err);
+}
+
+int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, struct twin_error *err)
+{
+    return tw_dip_find(p, TW_EFFORT, out, err);
 }
 
 int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_telemetry_process *b, struct twin_dip *out, struct twin_error *err)
@@ -204,8 +244,9 @@ int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_t
     out->outcome = TWIN_DIP_NONE;
     out->visible = expm1(least);
     out->p = test.p;
-    rc = tw_dip_explain(all, slow, na + nb, out, err);
-    if (rc == 0 && out->p <= ALPHA && log1p(out->slower) >= least)
-        out->outcome = TWIN_DIP_FOUND;
-    return rc;
+    rc = tw_dip_measure(all, slow, na + nb, out, err);
+    if (rc || !(out->p <= ALPHA && log1p(out->slower) >= least))
+        return rc;
+    out->outcome = TWIN_DIP_FOUND;
+    return tw_dip_explain(all, slow, na + nb, TW_EFFORT, out, err);
 }

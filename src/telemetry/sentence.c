@@ -54,7 +54,7 @@ char *twin_dip_sentence(const struct twin_dip *d)
 {
     struct tw_buf b = {0};
     if (d->outcome == TWIN_DIP_TOO_FEW) {
-        tw_buf_printf(&b, "too short to tell: %zu stretches of 100 ms, 12 are needed", d->blocks);
+        tw_buf_printf(&b, "too short to tell: %zu stretches of 80 ms, 12 are needed", d->blocks);
         return tw_buf_steal(&b);
     }
     if (d->outcome == TWIN_DIP_NONE) {

@@ -79,11 +79,11 @@ def test_cost_is_what_its_timings_say(lab, build):
     dearest = max(found["cost_per_pin"], key=lambda p: p["cost_pct"])
     assert dearest["id"] == "threads" and 40 < dearest["cost_pct"] < 160
     free, pinned = numpy.log(found["cost_per_pin_free_s"]), numpy.log([t["pinned_s"] for t in counted])
-    assert found["cost_per_pin_free_s"][:len(counted)] == [t["free_s"] for t in counted] and len(free) == len(counted) + 3
+    assert found["cost_per_pin_free_s"][:len(counted)] == [t["free_s"] for t in counted] and len(free) > len(counted)
     for pin in found["cost_per_pin"]:
         own = numpy.log(pin["seconds"])
-        assert len(own) == 3
-        scatter = max((x for x in (free, pinned, own)), key=lambda x: x.std(ddof=1))
+        assert 1 <= len(own) <= 3
+        scatter = max((x for x in (free, pinned, own) if len(x) > 1), key=lambda x: x.std(ddof=1))
         shift, half = own.mean() - free.mean(), T[len(scatter) - 1] * scatter.std(ddof=1) * math.sqrt(1 / len(own) + 1 / len(free))
         for key, x in (("cost_pct", shift), ("low", shift - half), ("high", shift + half)):
             assert pin[key] == pytest.approx(100 * (math.exp(x) - 1), rel=1e-5, abs=1e-9)

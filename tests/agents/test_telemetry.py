@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import socket
 import struct
@@ -192,11 +193,41 @@ def in_group(group, command):
     return ["sh", "-c", 'echo $$ >%s/cgroup.procs && exec "$@"' % group, "sh", *command] if group else command
 
 
-def injected(home, kind, rng, seconds):
+class Host(threading.Thread):
+    """Did the host take the job's processor away? Its own samples of /proc/stat, beside the run; the classifier has no part in it."""
+
+    WINDOW_S, SHARE = 0.2, 0.1
+
+    def __init__(self, cpu):
+        super().__init__(daemon=True)
+        self.cpu, self.samples, self.done = cpu, [], threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.done.wait(0.02):
+            words = next(line.split() for line in open("/proc/stat") if line.startswith("cpu%d " % self.cpu))
+            self.samples.append((time.monotonic(), int(words[8]) / os.sysconf("SC_CLK_TCK")))
+
+    def interfered(self):
+        """More than a tenth of some 0.2 s, which is what a slow stretch takes at least."""
+        self.done.set()
+        self.join()
+        later = iter(self.samples)
+        b = next(later, None)
+        for a in self.samples:
+            while b and b[0] - a[0] < self.WINDOW_S:
+                b = next(later, None)
+            if b and b[1] - a[1] > self.SHARE * (b[0] - a[0]) + 0.01:  # a tick of 10 ms is as fine as it gets
+                return True
+        return False
+
+
+def injected(home, kind, rng, seconds, watch=lambda cpu: None):
     """One run of the job with one thing done to it at a random time. Returns (folder, onset, end)."""
     onset, length = rng.uniform(0.25, 0.5) * seconds, rng.uniform(0.25, 0.4) * seconds
     cpu = rng.choice(sorted(os.sched_getaffinity(0)))
     group, server, hog, back = make_group("twinrun-test-%d" % os.getpid()), None, None, None
+    watch(cpu)
     place = ["taskset", "-c", str(cpu)]
     command = [*place, JOB, "--seconds", str(seconds), "--spin", str(rng.randint(500000, 1500000))]
     if kind in ("network", "quiet-network"):
@@ -263,58 +294,72 @@ def test_one_of_each(tmp_path, kind):
     pytest.fail("%s was taken for %s" % (kind, found))
 
 
-@pytest.mark.skipif(not FULL, reason="takes 15 minutes: TWINRUN_FULL=1")
-def test_campaign(tmp_path, capsys):
-    """Bars: right on 95% of at least 100 injections, silent on 95% of at least 100 quiet runs."""
-    rng = random.Random(int(os.environ.get("TWINRUN_TEST_SEED", "6")))
-    plan = ["hog", "quota", "network"] * 34 + ["workers"] * 18 + ["quiet", "quiet-network", "quiet-workers"] * 34
-    plan = [k for k in plan if can_do(k)]
+def wilson(right, n, z=1.959964):
+    middle, half = (right + z * z / 2) / (n + z * z), z / (n + z * z) * (right * (n - right) / n + z * z / 4) ** 0.5
+    return "%d of %d, %.1f%% (%.1f to %.1f)" % (right, n, 100 * right / n, 100 * (middle - half), 100 * min(1, middle + half))
+
+
+PLANS = {"injected": ["hog", "quota", "network"] * 34 + ["workers"] * 18, "quiet": ["quiet", "quiet-network", "quiet-workers"] * 34}
+
+
+@pytest.mark.skipif(not FULL, reason="takes 2 times 8 minutes: TWINRUN_FULL=1")
+@pytest.mark.parametrize("which", PLANS)
+def test_campaign(tmp_path, capsys, which):
+    """Bars: right on 95% of at least 100 injections, silent on 95% of at least 100 quiet runs.
+
+    Stated beforehand: a run during which the host took the job's processor away (class Host) is drawn again, unclassified; at most a fifth as many as are planned."""
+    seed = int(os.environ.get("TWINRUN_TEST_SEED", "6"))
+    rng = random.Random("%d %s" % (seed, which))
+    plan = [k for k in PLANS[which] if can_do(k)]
     rng.shuffle(plan)
-    found = {}
-    begun = os.getloadavg()
+    found, again, begun = {}, 0, os.getloadavg()[0]
     for kind in plan:
-        folder, _onset, _end = injected(tmp_path, kind, rng, rng.uniform(2.2, 3.2))
+        while True:
+            hosts = []
+            folder, _onset, _end = injected(tmp_path, kind, rng, rng.uniform(2.2, 3.2), lambda cpu: hosts.append(Host(cpu)))
+            if not hosts[0].interfered():
+                break
+            again += 1
+            shutil.rmtree(folder)
+            assert again <= len(plan) / 5, "the host steals too much to measure here"
         found.setdefault(kind, []).append(classified(tmp_path, folder))
         shutil.rmtree(folder)
-    wrong = {k: [f for f in v if f != TRUTH[k]] for k, v in found.items()}
-    results = []
-    for noisy in (False, True):
-        kinds = [k for k in found if k.startswith("quiet") == noisy]
-        right, all_ = sum(len(found[k]) - len(wrong[k]) for k in kinds), sum(len(found[k]) for k in kinds)
-        with capsys.disabled():
-            print("\n%s: right on %d of %d; wrong: %s; load %.1f before, %.1f after" %
-                  ("quiet" if noisy else "injected", right, all_, {k: wrong[k] for k in kinds if wrong[k]}, begun[0], os.getloadavg()[0]))
-        results.append((right, all_))
-    for right, all_ in results:
-        assert all_ >= 100 and right >= 0.95 * all_
+    right, all_ = (sum(f(k, v) for k, v in found.items()) for f in (lambda k, v: v.count(TRUTH[k]), lambda k, v: len(v)))
+    with capsys.disabled():
+        print("\n%s, seed %d, load %.1f before, %.1f after; drawn again because the host interfered: %d" % (which, seed, begun, os.getloadavg()[0], again))
+        for kind, answers in found.items():
+            print("  %-14s %s  %s" % (kind, wilson(answers.count(TRUTH[kind]), len(answers)), " ".join(a for a in answers if a != TRUTH[kind])))
+        print("  %-14s %s" % ("all", wilson(right, all_)))
+    assert all_ >= 100 and right >= 0.95 * all_
 
 
 # ---------------------------------------------------------------- simulated counters
 
-def simulate(folder, rng, slow, column=None, level=None, rate=None, steps=400, step_s=0.01, ranks=1):
-    """Writes telemetry of a run that is `slow` times slower from a random step to another one; `column` of the machine moves with it."""
+def simulate(folder, rng, slow, column=None, level=None, rate=None, steps=400, step_s=0.01, ranks=1, ran_s=None, waits=0.0, bytes_per_step=None):
+    """Writes telemetry of a run that is `slow` times slower from a random step to another one; `column` of the machine moves with it.
+    ran_s: the thread's processor time in each step (what is left of it: waiting); waits: seconds per second without a processor."""
     first = rng.randint(steps // 4, steps // 2)
     last = first + rng.randint(steps // 5, steps // 3)
-    now, busy, total, ran = 10**12, 0.0, 0.0, 0.0
+    now, busy, total, ran, waited = 10**12, 0.0, 0.0, 0.0, 0.0
     process, host = [], []
     for step in range(steps):
         there = first <= step < last
         takes = step_s * (slow if there else 1) * rng.uniform(0.99, 1.01)
-        process.append((now, step, int(ran * 1e9)))
-        moved = (level[there] if level else int(total * 1e9))
-        host.append((now, int(busy * 1e9), moved))
+        process.append((now, step, int(ran * 1e9), int(waited * 1e9)))
+        host.append((now, int(busy * 1e9), level[there] if level else bytes_per_step * step if bytes_per_step else int(total * 1e9)))
         now += int(takes * 1e9)
         busy += takes
         # Time that a hypervisor takes is no time in which the thread runs; a slow clock is.
-        ran += step_s if rate else takes
+        ran += ran_s or (step_s if rate else takes)
+        waited += waits * takes
         total += takes * (rate[there] if rate else 0)
-    process.append((now, steps, int(ran * 1e9)))
+    process.append((now, steps, int(ran * 1e9), int(waited * 1e9)))
     shutil.rmtree(folder / "telemetry")
     (folder / "telemetry").mkdir()
     for rank in range(ranks):
         (folder / "telemetry" / ("%d.1" % rank)).write_text(
             "twinrun.telemetry/1\tprocess\tn\t%d\t%d\t1\tmain\nt_ns\tsteps\tthread\tran_ns\twait_ns\n" % (rank, ranks) +
-            "".join("%d\t%d\t1\t%d\t0\n" % row for row in process))
+            "".join("%d\t%d\t1\t%d\t%d\n" % row for row in process))
     (folder / "telemetry" / "host").write_text("twinrun.telemetry/1\thost\tn\nt_ns\tbusy_ns\t%s\n" % (column or "cpus") +
                                                "".join("%d\t%d\t%d\n" % (row if column else row[:2] + (4,)) for row in host))
     return first, last
@@ -347,6 +392,157 @@ def test_simulated_in_recorded_counters(recorded, truth, more, seed):
 def test_even_steps_are_called_even(recorded, seed):
     simulate(newest(recorded), random.Random(seed), 1.0)
     assert classified(recorded, newest(recorded)) == "even"
+
+
+# ---------------------------------------------------------------- ranks of one run
+
+class Barrier:
+    """Answers when all ranks have asked: what an all-reduce that sleeps does to them."""
+
+    def __init__(self, ranks):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.serve, args=(ranks,), daemon=True).start()
+
+    def serve(self, ranks):
+        try:
+            peers = [self.socket.accept()[0] for _ in range(ranks)]
+            for peer in peers:
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while all(len(peer.recv(4)) == 4 for peer in peers):
+                for peer in peers:
+                    peer.sendall(bytes(64))
+        except OSError:
+            pass
+        for peer in peers:
+            peer.close()
+
+    def close(self):
+        self.socket.close()
+
+
+def uneven(home, folder):
+    return json.loads(twinrun(home, "report", "--json", folder).stdout)["uneven"]
+
+
+def ranks_run(home, kind, rng, steps, mpi=False):
+    """Two ranks on a processor each, in step; something is done to one of them from begin to end. Returns (folder, rank)."""
+    slow, spin = rng.randint(0, 1), rng.randint(1000000, 2000000)
+    cpus = rng.sample(sorted(os.sched_getaffinity(0)), 2)
+    groups = [make_group("twinrun-test-%d-%d" % (os.getpid(), k)) for k in range(2)]
+    barrier = None if mpi else Barrier(2)
+    back, hog = own_group() if groups[0] else None, None
+    try:
+        if groups[0]:
+            move_to(groups[1 - slow])  # the barrier is answered with the job's share
+        if kind == "quota":
+            set_quota(groups[slow], 50000)
+        if kind == "hog":
+            hog = subprocess.Popen([str(w) for w in in_group(groups[slow], ["taskset", "-c", str(cpus[slow]), JOB, "--hog", "--seconds", "60"])])
+        place = lambda r: in_group(groups[r], ["taskset", "-c", str(cpus[r])])
+        if mpi:
+            words = "case $OMPI_COMM_WORLD_RANK in %s esac" % " ".join("%d) exec %s;;" % (r, shlex.join([*place(r), str(mpi), str(steps), str(spin)])) for r in range(2))
+            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2", "sh", "-c", words]
+        else:
+            amount = lambda r: int(spin * (1.5 if kind == "work" and r == slow else 1))
+            command = ["sh", "-c", " & ".join("RANK=%d WORLD_SIZE=2 %s" % (r, shlex.join([*place(r), *map(str, [JOB, "--steps", steps, "--spin", amount(r), "--port",
+                       barrier.port, "--bytes", 64])])) for r in range(2)) + " & wait"]
+        env = dict(os.environ, TWINRUN_HOME=str(home), OMPI_MCA_btl_vader_single_copy_mechanism="none")
+        subprocess.run([TWINRUN, "record", "-q", "--level", "steps", "--", *command], env=env, check=True, timeout=300, capture_output=True)
+    finally:
+        if hog:
+            hog.kill()
+            hog.wait()
+        if barrier:
+            barrier.close()
+        if back:
+            move_to(back)
+        time.sleep(0.02)
+        for group in groups:
+            if group:
+                os.rmdir(group)
+    return newest(home), slow
+
+
+needs_two = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+
+
+@needs_two
+@pytest.mark.parametrize("seed", range(12 if FULL else 1))
+@pytest.mark.parametrize("kind", ["hog", "even"] + (["quota", "work"] if FULL else []))
+def test_one_slow_rank(tmp_path, kind, seed):
+    """A neighbour on one rank's processor, a quota on one rank, half as much work again for one rank: real, from begin to end."""
+    if kind == "quota" and not can_do(kind):
+        pytest.skip("control groups cannot be made here")
+    for attempt in range(3):  # on a busy machine a rank may meet something else as well
+        folder, slow = ranks_run(tmp_path, kind, random.Random("%s %d %d" % (kind, seed, attempt)), 400)
+        found = uneven(tmp_path, folder)
+        if kind == "even" and found["outcome"] == "alike":
+            return
+        if kind != "even" and (found["outcome"], found.get("rank"), found.get("slow_ranks")) == ("uneven", slow, 1):
+            break
+    else:
+        pytest.fail("%s was taken for %s" % (kind, found))
+    assert found["of"] == ("running" if kind == "work" else "waiting") and not found["spin"]
+    assert found["slower"] > 0.3 and found["interval"][0] <= found["slower"] <= found["interval"][1]
+    if kind == "work":
+        assert abs(found["slower"] - 0.5) < 0.15
+
+
+@needs_two
+@pytest.mark.skipif(not FULL, reason="TWINRUN_FULL=1")
+@pytest.mark.parametrize("kind", ["hog", "quota", "even"])
+def test_one_slow_rank_of_mpi(tmp_path, kind):
+    """Open MPI waits by spinning: only the wait for a processor tells the ranks apart."""
+    job = BUILD / "tests" / "agents" / "ranks_job_openmpi"
+    if not job.exists() or not shutil.which("mpirun.openmpi"):
+        pytest.skip("Open MPI is not here")
+    folder, slow = ranks_run(tmp_path, kind, random.Random(kind), 400, mpi=job)
+    found = uneven(tmp_path, folder)
+    assert found["outcome"] == ("alike" if kind == "even" else "uneven"), found
+    if kind != "even":
+        assert found["rank"] == slow and found["of"] == "waiting"
+
+
+def simulate_ranks(folder, rng, ranks, slow, slower, spin=False, blank=False, steps=300, step_s=0.01):
+    """Telemetry of ranks in step, of which one needs `slower` times its time; spin: the others run while they wait; blank: without a thread's counters."""
+    shutil.rmtree(folder / "telemetry")
+    (folder / "telemetry").mkdir()
+    takes = [step_s * slower * rng.uniform(1, 1.05) for _ in range(steps)]
+    for rank in range(ranks):
+        now, ran, rows = 10**12, 0.0, []
+        for step in range(steps + 1):
+            rows.append("%d\t%d\t1\t%s\t%s\n" % (now, step, "-" if blank else int(ran * 1e9), "-" if blank else 0))
+            if step < steps:
+                now += int(takes[step] * 1e9)
+                ran += takes[step] if rank == slow or spin else step_s * rng.uniform(0.97, 1.0)
+        (folder / "telemetry" / ("%d.1" % rank)).write_text(
+            "twinrun.telemetry/1\tprocess\tn\t%d\t%d\t1\tmain\nt_ns\tsteps\tthread\tran_ns\twait_ns\n" % (rank, ranks) + "".join(rows))
+
+
+@pytest.mark.parametrize("seed", range(12 if FULL else 1))
+def test_a_rank_on_another_processor(recorded, tmp_path, seed):
+    """Other clocks and models cannot be had here: simulated in recorded counters and provenance."""
+    rng = random.Random(seed)
+    folder = tmp_path / "run"
+    shutil.copytree(newest(recorded), folder)
+    ranks, slower = rng.randint(4, 16), rng.uniform(1.25, 1.6)
+    slow = rng.randrange(ranks)
+    world = json.loads((folder / "provenance.json").read_text())
+    usual, other = ("%s %d" % (words(rng).title(), rng.randint(1000, 9999)) for _ in range(2))
+    world["ranks"] = [{"rank": r, "host": "n%d" % r, "machine": {"cpu": other if r == slow else usual}} for r in range(ranks)]
+    (folder / "provenance.json").write_text(json.dumps(world))
+    simulate_ranks(folder, rng, ranks, slow, slower)
+    found = uneven(recorded, folder)
+    assert (found["outcome"], found["rank"], found["of"], found["slow_ranks"], found["ranks"]) == ("uneven", slow, "running", 1, ranks)
+    assert abs(found["slower"] / (slower - 1) - 1) < 0.25 and other in found["machine"] and usual in found["machine"]
+    simulate_ranks(folder, rng, ranks, slow, 1.0)
+    assert uneven(recorded, folder)["outcome"] == "alike"
+    simulate_ranks(folder, rng, ranks, slow, slower, spin=True)
+    found = uneven(recorded, folder)
+    assert found["outcome"] == "alike" and "as far as can be told" in found["sentence"]
+    simulate_ranks(folder, rng, ranks, slow, slower, blank=True)
+    assert uneven(recorded, folder)["outcome"] == "not-known"
 
 
 # ---------------------------------------------------------------- sets of runs
@@ -433,35 +629,40 @@ def test_accuracy_in_the_sixth_decimal(maker):
     assert "step %d" % at in findings[0]["evidence"] and "additions" in findings[0]["practice"]
 
 
-def test_slower_by_day(maker):
+@pytest.mark.parametrize("cause", ["interference", "network", "steal", "quota"])
+def test_slower_by_day(maker, cause):
     """4,100 samples/s at night, 3,400 by day: interference or the network, speed."""
     a, b = names(maker)
     one = maker.original(JOB, "--train", "20")
-    night, day = maker.rng.uniform(0.010, 0.020), maker.rng.uniform(1.15, 1.35)
-    cause = maker.rng.choice(["steal", "quota"])
-    column = {"steal": "steal_ns", "quota": "throttled_ns"}[cause]
-    for k in range(5):
+    batch, moved = maker.rng.randint(40, 80), maker.rng.randint(10**5, 10**7)
+    night, day, lost = batch / 4100, batch / 3400, 1 - 3400 / 4100
+
+    def copies(label, step_s, lost):
         near = 1 + maker.rng.uniform(-0.004, 0.004)
-        maker.copy(a, one, 60 * near, night * near, column=column, rate=(0.0, 0.0))
-        maker.copy(b, one, 60 * day * near, night * day * near, column=column, rate=(1 - 1 / day, 1 - 1 / day))
+        simulated = {"interference": {"waits": lost}, "network": {"column": "net_bytes", "bytes_per_step": moved},
+                     "steal": {"column": "steal_ns", "rate": (lost, lost)}, "quota": {"column": "throttled_ns", "rate": (lost, lost)}}[cause]
+        maker.copy(label, one, 60 * step_s / night * near, step_s * near, ran_s=0.8 * night, **simulated)
+
+    for _ in range(5):
+        copies(a, night, 0.0)
+        copies(b, day, lost)
     findings, _all = maker.diagnose(a, b)
-    assert [(f["kind"], f["source"]) for f in findings] == [("speed", cause)]
-    assert _all["bits"] == "same" and abs(_all["ratio"] - day) < 0.02
+    assert [(f["kind"], f["source"]) for f in findings] == [("speed", cause)], _all
+    assert _all["bits"] == "same" and abs(_all["ratio"] - 4100 / 3400) < 0.02
 
 
 def test_more_workers(maker):
     """90 minutes became 70, workers 10 -> 14: scaling, both."""
     a, b = names(maker)
-    few = maker.rng.randint(2, 4)
-    many = few + maker.rng.randint(1, 3)
+    few, many = 10, 14
     ranks = lambda n: ("sh", "-c", " & ".join("RANK=%d WORLD_SIZE=%d %s --train 6 --last-bit-at 0 --bit %d" % (r, n, JOB, n) for r in range(n)) + " & wait")
-    minutes = maker.rng.uniform(60, 100)
-    for k in range(4):
-        maker.copy(a, maker.original(*ranks(few)), 60 * minutes + k, 0.01, ranks=few)
-        maker.copy(b, maker.original(*ranks(many)), 60 * minutes * 0.78 + k, 0.01, ranks=many)
+    for _ in range(4):
+        maker.copy(a, maker.original(*ranks(few)), 60 * maker.rng.uniform(89, 91), 0.01, ranks=few)
+        maker.copy(b, maker.original(*ranks(many)), 60 * maker.rng.uniform(69, 71), 0.01, ranks=many)
     findings, _all = maker.diagnose(a, b)
     assert [(f["kind"], f["source"]) for f in findings] == [("both", "scaling")], _all
     assert "%d against %d" % (few, many) in findings[0]["evidence"]
+    assert abs(_all["ratio"] - 70 / 90) < 0.03
 
 
 def test_equal_on_one_node_not_in_a_pool(maker):

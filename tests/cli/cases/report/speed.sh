@@ -24,3 +24,21 @@ twinrun report last
 echo nonsense >"$run/telemetry/0.7"
 twinrun report last
 echo "exit $?"
+# Two ranks, one of them slow all through; a sensor that may not be read.
+rm "$run/telemetry/0.7"
+for rank in 0 1; do
+    awk -v rank=$rank 'BEGIN {
+        OFS = "\t"
+        print "twinrun.telemetry/1", "process", "n", rank, 2, 7 + rank, "main"
+        print "t_ns", "steps", "thread", "ran_ns", "wait_ns"
+        for (t = ran = i = 0; i <= 200; i++) {
+            printf "%.0f\t%d\t7\t%.0f\t0\n", 1e9 + t * 1e6, i, ran * 1e6
+            t += 20 + i % 3 / 10
+            ran += (rank ? 20 : 14) + i % 3 / 10
+        }
+    }' >"$run/telemetry/$rank.$((7 + rank))"
+done
+printf 'twinrun.telemetry/1\thost\tn\nt_ns\tbusy_ns\tsteal_ns\tkhz\n1000000000\t0\t0\t-\n5000000000\t4000000000\t0\t-\n' >"$run/telemetry/host"
+twinrun report last
+head -n 9 "$run/telemetry/1.8" >cut && mv cut "$run/telemetry/1.8"
+twinrun report last
