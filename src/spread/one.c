@@ -86,7 +86,7 @@ static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_
 {
     static const enum twin_algorithm tried[] = {TWIN_RANK_ORDER, TWIN_TREE, TWIN_DOUBLE_TREE, TWIN_RECURSIVE_DOUBLING};
     const uint32_t ranks = t->o->workers;
-    char *part = tw_calloc(2 * (size_t)ranks, t->add->size), *turned = part + ranks * t->add->size;
+    char *part = tw_calloc(2 * (size_t)ranks, t->add->size), *turned = part ? part + ranks * t->add->size : NULL;
     double room = 0, low = INFINITY, high = -INFINITY;
     struct tw_program p = {0};
     int rc = part ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u workers", ranks);
