@@ -338,7 +338,7 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
     else if (r->why && strcmp(r->why, TW_SCALE_NO_RUN) != 0)
         tw_buf_printf(&b, "; not held against the base: %s", r->why);
     if (!isnan(r->loss))
-        tw_buf_printf(&b, "; last loss %.6g", r->loss);
+        tw_buf_printf(&b, "; rank 0's last loss %.6g", r->loss);
     if (!isnan(r->loss_distance) && r->loss_distance > 0)
         tw_buf_printf(&b, " (%.1e off)", r->loss_distance);
     if (r->broken_step)
