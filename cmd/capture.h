@@ -24,5 +24,8 @@ int tw_capture_lines(char *const *argv, double silence_s, int (*on_line)(void *u
 bool tw_in_path(const char *program);
 /* The interpreter that --python named, or else python3 or python of PATH. malloc'ed; NULL when out of memory. */
 char *tw_find_python(const char *given);
+/* Which packages a Python can import, found without importing them. All false where it cannot be started. */
+struct tw_python_packages { bool numpy, torch; };
+struct tw_python_packages tw_python_packages(const char *python);
 
 #endif

@@ -44,7 +44,7 @@ struct job {
     char *no_agent;   /* why the agent cannot be loaded into its program; NULL when it can */
     char *python;     /* the interpreter that it starts; NULL when it does not look like a Python job */
     bool starter;     /* a shell or the like: what it starts is not known beforehand */
-    bool numpy, torch;
+    struct tw_python_packages has;
 };
 
 static bool names_python(const char *path)
@@ -90,19 +90,6 @@ static char *find_program(const char *name)
     }
 }
 
-static void ask_python(struct job *j)
-{
-    char *question[] = {j->python, "-c",
-                        "import importlib.util as u\nfor m in ('numpy', 'torch'):\n print(m, u.find_spec(m) is not None)", NULL};
-    char *out = NULL;
-    int status = 0;
-    if (tw_capture(question, 20, &out, &status, NULL) == 0 && status == 0) {
-        j->numpy = strstr(out, "numpy True") != NULL;
-        j->torch = strstr(out, "torch True") != NULL;
-    }
-    tw_free(out);
-}
-
 static int look_at(struct job *j, char **argv, struct twin_error *err)
 {
     static const char *const starters[] = {"sh", "bash", "dash", "zsh", "env", "nice", "time", "timeout", "mpirun", "mpiexec", "srun", "taskset", "numactl", "make"};
@@ -123,7 +110,7 @@ static int look_at(struct job *j, char **argv, struct twin_error *err)
         j->starter |= strcmp(tw_base_name(program), starters[i]) == 0;
     j->python = names_python(program) ? tw_strdup(program) : script_python(program);
     if (j->python)
-        ask_python(j);
+        j->has = tw_python_packages(j->python);
     tw_free(program);
     return rc;
 }
@@ -149,9 +136,9 @@ static const char *applies(const struct twin_factor *f, const struct job *j, cha
         snprintf(text, room, "perhaps: what it starts decides");
     else if (needs && !j->python)
         snprintf(text, room, "no: not a Python job by its name");
-    else if (needs && strcmp(needs, "torch") == 0 && !j->torch)
+    else if (needs && strcmp(needs, "torch") == 0 && !j->has.torch)
         snprintf(text, room, "no: %.80s cannot import torch", j->python);
-    else if (needs && strcmp(needs, "numpy") == 0 && !j->numpy)
+    else if (needs && strcmp(needs, "numpy") == 0 && !j->has.numpy)
         snprintf(text, room, "no: %.80s cannot import numpy", j->python);
     else
         snprintf(text, room, "yes");
@@ -210,7 +197,7 @@ static int print_json(const struct twin_factors *f, const struct job *j)
         json_array_append_new(list, row(&f->factor[i], j));
     if (o && j->given)
         json_object_set_new(o, "job", json_pack("{s:o, s:o, s:b, s:b, s:b}", "python", tw_json_text(j->python), "no_agent", tw_json_text(j->no_agent), "numpy",
-                                                j->numpy, "torch", j->torch, "starter", j->starter));
+                                                j->has.numpy, "torch", j->has.torch, "starter", j->starter));
     json_object_set_new(o, "factors", list);
     return tw_json_print(o);
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAIRS_NEEDED = 5, PINS_MAX = 64, ROUNDS_MOST = 3, ROUNDS_S = 270, FREE_EVERY = 8 };
+enum { PAIRS_NEEDED = 5, PINS_MAX = 64, ROUNDS_MOST = 3, ROUNDS_S = 300, FREE_EVERY = 8 };
 #define OTHERS_MUCH 0.15 /* share of the processors that others may use before a pair counts as disturbed */
 #define COST_LEAST (-50.0)
 #define COST_MOST 300.0

@@ -72,7 +72,10 @@ static int embedded(struct tw_lab *lab)
     const char *const c[] = {program, "--seed", "1", "--steps", "200", "--lr", "0.3", "--quiet", "--checkpoint", weights, NULL};
     const char *const torch[] = {python, program, "--steps", "80", "--lr", "0.005", "--data", data, "--checkpoint", weights, lab->args.device ? "--device" : NULL, lab->args.device, NULL};
     int rc = -1;
-    if (!program || !data || access(program, R_OK) != 0) {
+    if (python && !tw_python_packages(python).torch) {
+        tw_say("lab: expected a Python with PyTorch, found none in %s; name one (--python PROGRAM), or run the lab on the trainer in C: twinrun lab", python);
+        rc = TW_EXIT_TROUBLE;
+    } else if (!program || !data || access(program, R_OK) != 0) {
         rc = missing(lab->args.torch ? "the PyTorch example (cnn.py)" : "the trainer in C");
     } else {
         lab->argv = copy_words(lab->args.torch ? torch : c, &lab->argc);

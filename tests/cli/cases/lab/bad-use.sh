@@ -10,3 +10,5 @@ twinrun lab --home /proc/nowhere -- true
 echo "exit $?"
 twinrun lab --json --pin no-such-thing -- true
 echo "exit $?"
+twinrun lab --torch --python /bin/false
+echo "exit $?"
