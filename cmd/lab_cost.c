@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAIRS_NEEDED = 5, PINS_MAX = 64, ROUNDS_MOST = 3, ROUNDS_S = 300, FREE_EVERY = 8 };
+enum { PAIRS_NEEDED = 5, PINS_MAX = 64, ROUNDS_MOST = 3, ROUNDS_S = 150, FREE_EVERY = 8 };
 #define OTHERS_MUCH 0.15 /* share of the processors that others may use before a pair counts as disturbed */
 #define COST_LEAST (-50.0)
 #define COST_MOST 300.0
@@ -140,11 +140,11 @@ struct alone { const struct twin_factor *factor; double seconds[ROUNDS_MOST]; si
 /* What single pins are held against: the free runs of the pairs that count, and those between the pins. */
 struct against { double *free_s, *pinned_s; size_t free, pinned; };
 
-/* As many rounds as fit into the time by what runs took so far: one for a job that starts slowly, which is most of what such a run takes. */
+/* Three rounds where they fit into the time by what runs took so far, else one: a job that starts slowly takes most of a run for that. Not two: a pin's own
+ * scatter then has one degree of freedom, and where it is the larger one the interval says nothing (t = 12.7). */
 static size_t rounds_for(const struct costing *c, size_t pins)
 {
-    const double each = c->wall_s / (double)c->runs * (double)pins;
-    return each * ROUNDS_MOST <= ROUNDS_S ? ROUNDS_MOST : each * 2 <= ROUNDS_S ? 2 : 1;
+    return c->wall_s / (double)c->runs * (double)pins * ROUNDS_MOST <= ROUNDS_S ? ROUNDS_MOST : 1;
 }
 
 /* Where calm runs can be had, one that neighbours disturbed is made once more, and the calmer of both counts. */
