@@ -2,8 +2,8 @@
 /* Step 3: what the pins cost, all together and each, and (lab_ops.c) which operations wander here. */
 #include "lab.h"
 
-#include "runs.h"
 #include "json.h"
+#include "runs.h"
 #include "say.h"
 
 #include <math.h>
