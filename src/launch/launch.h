@@ -174,6 +174,7 @@ struct tw_proc {
     uint64_t start; /* clock ticks since boot */
     uint64_t cpu_ticks; /* of all its threads */
     uint32_t threads;
+    bool has_memory; /* false: it is ending, though its state need not say so yet, and nothing of its program can be read */
     int mark;       /* the table's */
 };
 int tw_proc_read_small(const char *path, char *out, size_t room); /* bytes, NUL behind them; -1 */

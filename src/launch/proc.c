@@ -2,6 +2,7 @@
 /* What /proc says about one process. */
 #include "launch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ int tw_proc_read_small(const char *path, char *out, size_t room)
     return (int)n;
 }
 
-/* pid (comm) state ppid pgrp ... starttime is field 22. The name may hold anything, also ") S 1": take the last ')'. */
+/* pid (comm) state ppid pgrp ... starttime is field 22, vsize field 23. The name may hold anything, also ") S 1": take the last ')'. */
 bool tw_proc_stat(pid_t pid, struct tw_proc *out)
 {
     char path[40], text[1024];
@@ -44,7 +45,9 @@ bool tw_proc_stat(pid_t pid, struct tw_proc *out)
         p = strchr(p + 1, ' ');
     }
     out->pid = pid;
-    out->start = p ? strtoull(p + 1, NULL, 10) : 0;
+    char *size = NULL;
+    out->start = p ? strtoull(p + 1, &size, 10) : 0;
+    out->has_memory = size && strtoull(size, NULL, 10) > 0;
     out->mark = 0;
     return true;
 }
@@ -121,7 +124,8 @@ const char *tw_proc_why_unarmed(pid_t pid, const char *environ_line, const char 
     char path[40];
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
     if (tw_elf_inspect(path, &elf) != 0)
-        return "another user's process: it cannot be looked into";
+        return errno == EACCES || errno == EPERM ? "another user's process: it cannot be looked into"
+                                                 : "its program cannot be opened";
     if (maps_library(pid))
         return NULL;
     if (elf.foreign)

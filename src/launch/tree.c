@@ -253,8 +253,8 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
         return;
     const char *why = tw_proc_why_unarmed(s->pid, t->environ_line, t->preload_why);
     struct tw_proc again;
-    if (!tw_proc_stat(s->pid, &again) || again.start != s->start || again.state == 'Z')
-        return; /* it ended while we looked: what we saw is worth nothing */
+    if (!tw_proc_stat(s->pid, &again) || again.start != s->start || !again.has_memory)
+        return; /* it ended while we looked, or had begun to: its program and arguments go first, its state changes last */
     s->why = why ? tw_strdup(why) : NULL;
     s->loaded = why == NULL;
     s->examined = true;

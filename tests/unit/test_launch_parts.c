@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch room from inside: environment, our own parts, trial load, programs of every kind, every allocation failing. */
+/* The launch room from inside: environment, our own parts, trial load, programs of every kind, a process that is ending,
+ * every allocation failing. */
 #include "launch_test.h"
 
 #include <jansson.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 /* ---- environment */
 
@@ -241,8 +245,82 @@ static void test_allocation_failures_of_the_readers(void **state)
     twin_run_free(made);
 }
 
-int main(void)
+/* ---- processes */
+
+/* A process gives its memory back first and its files after that, and is a zombie only then: with many files the time
+ * between is long enough to be met. Our child says when they are open and ends at the first byte from us. */
+static int end_with_many_files(void)
 {
+    enum { FILES = 30000 };
+    struct rlimit most = {FILES, FILES};
+    char c = 0;
+    if (setrlimit(RLIMIT_NOFILE, &most) != 0 && getrlimit(RLIMIT_NOFILE, &most) == 0) {
+        most.rlim_cur = most.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &most);
+    }
+    while (eventfd(0, 0) >= 0) {}
+    return write(STDOUT_FILENO, &c, 1) == 1 && read(STDIN_FILENO, &c, 1) == 1 ? 3 : 4;
+}
+
+/* True when it was looked at while it had no memory and was no zombie yet. */
+static bool look_at_an_end(struct tw_tree *tree)
+{
+    int to[2], from[2], status;
+    char c = 0;
+    assert_int_equal(pipe2(to, O_CLOEXEC) | pipe2(from, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(to[0], STDIN_FILENO);
+        dup2(from[1], STDOUT_FILENO);
+        execl("/proc/self/exe", "ending", "--end-with-many-files", (char *)NULL);
+        _exit(5);
+    }
+    assert_true(pid > 0);
+    assert_int_equal(read(from[0], &c, 1), 1);
+    tw_tree_sample(tree, true); /* its arguments are read, and it has not spoken */
+    usleep(200000);             /* longer than a program is given to load its agent */
+    assert_int_equal(write(to[1], &c, 1), 1);
+    struct tw_proc line;
+    do
+        assert_true(tw_proc_stat(pid, &line));
+    while (line.has_memory);
+    tw_tree_sample(tree, true);
+    bool met = tw_proc_stat(pid, &line) && line.state != 'Z';
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    close(to[0]);
+    close(to[1]);
+    close(from[0]);
+    close(from[1]);
+    return met;
+}
+
+static void test_what_is_ending_says_nothing_about_its_agent(void **state)
+{
+    (void)state;
+    struct tw_proc line;
+    assert_true(tw_proc_stat(getpid(), &line) && line.has_memory);
+    struct twin_run *run = run_command("job", (char *[]){"true", NULL});
+    struct tw_tree *tree = tw_tree_start(run->dir, true, NULL, NULL);
+    assert_non_null(tree);
+    bool met = false;
+    for (int i = 0; i < 20 && !met; i++)
+        met = look_at_an_end(tree);
+    struct twin_run seen = {.process_count = 0};
+    assert_int_equal(tw_tree_finish(tree, &seen, NULL), 0);
+    for (uint32_t i = 0; i < seen.process_count; i++)
+        if (seen.processes[i].why)
+            fail_msg("%s: %s", seen.processes[i].argv, seen.processes[i].why);
+    tw_tree_free(tree);
+    twin_run_free(run);
+    if (!met)
+        skip(); /* all 20 were gone too soon */
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--end-with-many-files") == 0)
+        return end_with_many_files();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_window_is_passed_for_operations_only),
@@ -250,6 +328,7 @@ int main(void)
         IN_FOLDER(test_trial_load),
         IN_FOLDER(test_elf_of_damaged_files),
         cmocka_unit_test(test_candidates),
+        IN_FOLDER(test_what_is_ending_says_nothing_about_its_agent),
         IN_FOLDER(test_allocation_failures),
         IN_FOLDER(test_allocation_failures_of_the_readers),
     };
