@@ -4,7 +4,8 @@
 The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames of the job's own files only, looks
 after each line whether the count has grown. Lines `consumer.FACTOR` in the run folder's `factors` when the process ends. For one run of its own after
 a search: tracing is slow. Calls of two threads at the same time may be put down to the wrong one of them. Hashes of tensors and modules need no
-tracing: the line that asks is the caller.
+tracing: the line that asks is the caller. Modules seed themselves when they are imported, also in the middle of a line that does something else; what
+they draw then is told apart (`, importing`) and written only when nothing else asked.
 """
 import os
 import sys
@@ -17,6 +18,7 @@ MOST = 12    # lines written
 
 _here = threading.local()
 _calls = {}    # (file, line) -> calls
+_imports = {}    # the same of modules that were being imported
 _state = {"seen": 0, "count": None, "factor": ""}
 
 
@@ -26,14 +28,14 @@ def _own(file):
                 or file.startswith(os.path.dirname(os.__file__) + os.sep))
 
 
-def _look():
+def _look(calls=_calls):
     """Puts the calls since the last look down to the line that this thread was in."""
     now = _state["count"](NUMBERS[_state["factor"]])
     grown = now - _state["seen"]
     _state["seen"] = now
     line = getattr(_here, "line", None)
     if grown > 0 and line:
-        _calls[line] = _calls.get(line, 0) + grown
+        calls[line] = calls.get(line, 0) + grown
 
 
 def _local(frame, event, _argument):
@@ -47,8 +49,20 @@ def _local(frame, event, _argument):
     return _local
 
 
+def _importing(frame, event, _argument):
+    if event == "return":
+        _look(_imports)
+    return _importing
+
+
 def _enter(frame, event, argument):
-    return _local(frame, event, argument) if _own(frame.f_code.co_filename) else None
+    if _own(frame.f_code.co_filename):
+        return _local(frame, event, argument)
+    if frame.f_code.co_name != "_find_and_load":    # importlib's, of a module that is not there yet
+        return None
+    _look()    # what the line asked for before
+    frame.f_trace_lines = False
+    return _importing
 
 
 def _text(file, line):
@@ -76,11 +90,10 @@ def report():
             _look()
         here = os.path.join(os.getcwd(), "")
         lines = []
-        for (file, line), calls in sorted(_calls.items(), key=lambda item: -item[1]):
-            text = _text(file, line)
-            if not text.startswith(("import ", "from ")):    # modules seed themselves when they are imported
+        for found, note in ((_calls, ""), (_imports, ", importing")):
+            for (file, line), calls in sorted(found.items(), key=lambda item: -item[1]) if not lines else ():
                 shown = file[len(here):] if file.startswith(here) else file
-                lines.append((_state["factor"], "%s:%d\t%d\t%s" % (shown, line, calls, text)))
+                lines.append((_state["factor"], "%s:%d%s\t%d\t%s" % (shown, line, note, calls, _text(file, line))))
         pins.write([(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer.")
     except Exception:
         pass

@@ -9,9 +9,17 @@ grep '^next' said | sed "s|$PYTHON|python|"
 twinrun isolate -q --text -- "$PYTHON" words.py >said
 echo "exit $?"
 grep -E '^(cause|fix)' said
-# What the natural runs have not met is not tried: no torch, no clock, no threads.
+# What the natural runs have not met is not tried: no torch, no clock, no threads. Who asked: the line that draws, not one in which modules
+# seed themselves while they are imported.
+mkdir -p site-packages
+echo 'import os; salt = [os.urandom(4) for _ in range(5)]' >site-packages/model.py
 cat >draw.py <<'END'
-import random
+import random, sys
+sys.path.append("site-packages")
+def build():
+    import model
+    return model
+build(); size = 1
 generator = random.Random()
 print(generator.random())
 END
