@@ -567,6 +567,47 @@ def test_one_slow_rank_of_mpi(tmp_path, kind):
         assert found["rank"] == slow and found["of"] == "waiting"
 
 
+DDP_JOB = """
+import sys, time
+import torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+def main():
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(256, 256))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(4000 if dist.get_rank() == int(sys.argv[1]) else 1000, 256)
+    began, step, ends = time.monotonic(), 0, torch.tensor(0)
+    while not ends:
+        optimizer.zero_grad()
+        model(x).pow(2).mean().backward()
+        optimizer.step()
+        step += 1
+        ends.fill_(step >= 30 and time.monotonic() > began + 1.5)
+        dist.broadcast(ends, 0)
+main()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("slow", [0, 1] if FULL else [1])
+def test_a_rank_of_torchrun_with_more_work(tmp_path, python, slow):
+    """DistributedDataParallel over gloo; one rank has four times the samples. On a busy machine it also waits four times as long for a processor, or longer."""
+    (tmp_path / "job.py").write_text(DDP_JOB)
+    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", tmp_path / "job.py", slow]
+    twinrun(tmp_path, "record", "-q", "--level", "steps", "--", *command)
+    found = uneven(tmp_path, newest(tmp_path))
+    assert (found["outcome"], found.get("rank"), found.get("slow_ranks"), found["spin"]) == ("uneven", slow, 1, False), found
+    assert found["slower"] > 1 and found["interval"][0] <= found["slower"] <= found["interval"][1]
+    ran, others_ran = found["own_s"] - found["wait_s"], found["others_s"] - found["others_wait_s"]
+    assert 2 < ran / others_ran < 8, found
+    extra, waited = found["own_s"] - found["others_s"], found["wait_s"] - found["others_wait_s"]
+    assert found["of"] == ("waiting" if waited >= extra / 2 else "running")
+    text = twinrun(tmp_path, "report", newest(tmp_path)).stdout
+    assert text.startswith("UNEVEN  rank %d was " % slow), text
+
+
 def simulate_ranks(folder, rng, ranks, slow, slower, spin=False, blank=False, steps=300, step_s=0.01):
     """Telemetry of ranks in step, of which one needs `slower` times its time; spin: the others run while they wait; blank: without a thread's counters."""
     shutil.rmtree(folder / "telemetry")
