@@ -19,7 +19,7 @@ from conftest import FULL, ROOT
 
 torch = pytest.importorskip("torch")
 hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import given, settings, strategies as st  # noqa: E402
+from hypothesis import HealthCheck, given, settings, strategies as st  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "python"))
 os.environ.setdefault("TWINRUN_NUMERICS", os.path.join(os.environ.get("TWINRUN_BUILD", str(ROOT / "build")), "src/numerics/libtwinnumerics.so"))
@@ -133,7 +133,7 @@ def test_allreduce_is_the_rounded_sum():
                 assert abs(Fraction(float(found[i])) - total) <= Fraction(step) / 2
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@settings(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])  # it goes by the clock
 @given(st.lists(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=3, max_size=3), min_size=1, max_size=9),
        st.sampled_from([1, 2, 1024]), st.booleans(), st.randoms())
 def test_allreduce_order(rows, block, mean, shuffler):

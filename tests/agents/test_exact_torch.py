@@ -13,14 +13,14 @@ from conftest import ROOT
 
 torch = pytest.importorskip("torch")
 hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import given, settings, strategies as st  # noqa: E402
+from hypothesis import HealthCheck, given, settings, strategies as st  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "python"))
 os.environ.setdefault("TWINRUN_NUMERICS", os.path.join(os.environ.get("TWINRUN_BUILD", str(ROOT / "build")), "src/numerics/libtwinnumerics.so"))
 import twinrun.torch as exact  # noqa: E402
 
 TYPES = torch.float64, torch.float32, torch.float16, torch.bfloat16
-quick = settings(max_examples=40, deadline=None, database=None, derandomize=True)
+quick = settings(max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])  # it goes by the clock
 gradcheck, gradgradcheck = torch.autograd.gradcheck, torch.autograd.gradgradcheck
 
 

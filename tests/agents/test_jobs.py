@@ -285,18 +285,16 @@ def test_times_and_pids_are_noise(twinrun, train, python):
 def test_daemon_left_behind(twinrun, train, python, work):
     """A process that outlives the job, its output closed or not, must not make the check wait; it is reported, not killed."""
     train(before="import subprocess", after="""
-daemon = subprocess.Popen(["sleep", "300"], start_new_session=True)
+daemon = subprocess.Popen(["sleep", "3000"], start_new_session=True)
 open("daemon", "a").write(f"{daemon.pid}\\n")
 """)
-    began = time.monotonic()
-    done = twinrun("check", "--runs", "2", "--", python, "train.py", timeout=120)
-    took = time.monotonic() - began
+    done = twinrun("check", "--runs", "2", "--", python, "train.py")
     pids = [int(line) for line in (work / "daemon").read_text().split()]
     left = [pid for pid in pids if alive(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    assert took < 100, f"waited {took:.0f} s for a daemon"
     assert done.rc == 0, done
+    assert left == pids and len(pids) == 2, "the check waited for a daemon, or killed it"
     assert "sleep" in done.out + done.err or str(pids[0]) in done.out + done.err, done
 
 

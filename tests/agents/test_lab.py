@@ -61,8 +61,9 @@ def test_gaps_are_those_of_the_files(lab, build, tmp_path):
 
 
 def test_cost_is_what_its_timings_say(lab, build):
-    """OMP_NUM_THREADS=1 makes this job sleep twice as long: about +100%. The figure is made again from the raw times."""
+    """OMP_NUM_THREADS=1 makes this job sleep twice as long: about +100%, more exactly where other jobs do not add to both. The figure is made again from the raw times."""
     result, steps = lab("--step", "cost", job=wanderer(build, "--sleep-ms", "20"))
+    slept = 4 * 0.02  # a run has 5 steps, of which the first is not timed; no sleep is shorter than asked for
     found = steps["cost"]["measured"]
     assert steps["cost"]["result"] == "pass" and found["timed"] == "steps"
     assert len(found["timings"]) >= 5
@@ -75,9 +76,11 @@ def test_cost_is_what_its_timings_say(lab, build):
     check = sum(t["pinned_s"] for t in counted) / sum(t["free_s"] for t in counted)
     assert found["cross_check_pct"] == pytest.approx(100 * (check - 1)) and min(ratios) <= check <= max(ratios)
     assert {t["first"] for t in found["timings"]} == {"free", "pinned"}, "one order only"
-    assert 40 < cost["value"] < 160, cost
-    dearest = max(found["cost_per_pin"], key=lambda p: p["cost_pct"])
-    assert dearest["id"] == "threads" and 40 < dearest["cost_pct"] < 160
+    assert all(slept <= t["free_s"] < 100 * slept and 2 * slept <= t["pinned_s"] < 100 * slept for t in found["timings"]), found["timings"]
+    assert all(slept * (1 + (p["id"] == "threads")) <= x < 100 * slept for p in found["cost_per_pin"] for x in p["seconds"]), found["cost_per_pin"]
+    assert {"threads", "affinity"} <= {p["id"] for p in found["cost_per_pin"]}
+    if max(t["free_s"] for t in found["timings"]) < 1.2 * slept:  # nothing else took its time
+        assert 40 < cost["value"] < 160, cost
     free, pinned = numpy.log(found["cost_per_pin_free_s"]), numpy.log([t["pinned_s"] for t in counted])
     assert found["cost_per_pin_free_s"][:len(counted)] == [t["free_s"] for t in counted] and len(free) > len(counted)
     for pin in found["cost_per_pin"]:

@@ -532,7 +532,9 @@ if "entropy" in sys.argv: os.urandom(4)
 if "clock" in sys.argv: time.time()
 if "list" in sys.argv: os.listdir(".")
 if "random" in sys.argv: import random; random.random()
-if "fork" in sys.argv and os.fork() == 0: os._exit(0)
+if "fork" in sys.argv:
+    child = os.fork() or os._exit(0)
+    os.waitpid(child, 0)
 """
 
 

@@ -5,6 +5,7 @@ Interference, the quota, the network and the number of workers are real: done to
 sees the run folder only. Heat, clocks, steal and other machines cannot be made here: they are simulated in the recorded counters.
 TWINRUN_FULL=1: at least 100 injections and 100 quiet runs.
 """
+import errno
 import json
 import os
 import random
@@ -20,7 +21,7 @@ import time
 import pytest
 
 from conftest import FULL
-from launch_helper import BUILD
+from launch_helper import BUILD, wait_for
 
 JOB = BUILD / "tests" / "agents" / "telemetry_job"
 TWINRUN = BUILD / "cmd" / "twinrun"
@@ -40,7 +41,7 @@ def newest(home):
 def table(path):
     """[(header words, [row as dict])]"""
     found = []
-    for line in path.read_text().splitlines():
+    for line in path.read_text().split("\n")[:-1]:  # what has no end was cut off with its process
         words = line.split("\t")
         if words[0].startswith("twinrun.telemetry/"):
             found.append((words, []))
@@ -89,14 +90,18 @@ def test_switched_off(tmp_path):
 
 
 def test_a_killed_job_keeps_its_rows(tmp_path):
-    job = subprocess.Popen([TWINRUN, "record", "-q", "--", JOB, "--seconds", "30", "--spin", "400000"], env=dict(os.environ, TWINRUN_HOME=str(tmp_path)))
-    time.sleep(1.5)
-    folder = newest(tmp_path)
-    pid = int((folder / "processes").read_text().split()[0])
-    os.kill(pid, 9)
+    """Rows reach the file while the job runs, and stay when it is killed."""
+    job = subprocess.Popen([TWINRUN, "record", "-q", "--", JOB, "--seconds", "600", "--spin", "400000"], env=dict(os.environ, TWINRUN_HOME=str(tmp_path)))
+    path, rows = None, []
+    wait_for(lambda: job.poll() is not None or list(tmp_path.glob("runs/*/telemetry/0.*")), 60)
+    (path,) = tmp_path.glob("runs/*/telemetry/0.*")
+    while job.poll() is None and (not rows or rows[-1]["t_ns"] - rows[0]["t_ns"] < 0.4e9):  # more than one write
+        time.sleep(0.01)
+        rows = (table(path) or [([], [])])[0][1]
+    os.kill(int(path.name[2:]), 9)
     assert job.wait() == 137
-    ((_head, rows),) = table(folder / "telemetry" / ("0.%d" % pid))
-    assert rows[-1]["t_ns"] - rows[0]["t_ns"] > 0.4e9  # all but the last quarter of a second
+    ((_head, kept),) = table(path)
+    assert kept[: len(rows)] == rows
 
 
 def test_several_ranks(tmp_path):
@@ -174,6 +179,18 @@ def make_group(name):
         return None
 
 
+def remove_group(path):
+    """Once the last process in it is gone, which may be a moment after its parent knows that it ended."""
+    def gone():
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            assert error.errno == errno.EBUSY, error
+            return False
+        return True
+    wait_for(gone)
+
+
 def set_quota(group, microseconds):
     with open(group + "/cpu.cfs_quota_us", "w") as f:
         f.write(str(microseconds))
@@ -193,28 +210,57 @@ def in_group(group, command):
     return ["sh", "-c", 'echo $$ >%s/cgroup.procs && exec "$@"' % group, "sh", *command] if group else command
 
 
+def descendants(pid):
+    """Processes below this one that are there now."""
+    try:
+        children = [int(c) for t in os.listdir("/proc/%d/task" % pid) for c in open("/proc/%d/task/%s/children" % (pid, t)).read().split()]
+    except OSError:
+        return []
+    return children + [d for c in children for d in descendants(c)]
+
+
 class Host(threading.Thread):
-    """Did the host take the job's processor away? Its own samples of /proc/stat, beside the run; the classifier has no part in it."""
+    """Did anybody take the job's processor away? The host, or, with `launcher`, other processes than those below it that are held on this processor: own samples
+    of /proc beside the run; the classifier has no part in it."""
 
     WINDOW_S, SHARE = 0.2, 0.1
 
-    def __init__(self, cpu):
+    def __init__(self, cpu, launcher=None):
         super().__init__(daemon=True)
-        self.cpu, self.samples, self.done = cpu, [], threading.Event()
+        self.cpu, self.launcher, self.samples, self.done = cpu, launcher, [], threading.Event()
+        self.began = time.monotonic()
         self.start()
+
+    def own(self):
+        """Ticks of the job on this processor; None before it is there and when it is gone."""
+        ticks = None
+        for pid in descendants(self.launcher):
+            try:
+                if os.sched_getaffinity(pid) == {self.cpu}:
+                    words = open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()
+                    ticks = (ticks or 0) + int(words[11]) + int(words[12]) if words[0] != "Z" else None
+            except OSError:
+                return None
+        return ticks
 
     def run(self):
         while not self.done.wait(0.02):
-            words = next(line.split() for line in open("/proc/stat") if line.startswith("cpu%d " % self.cpu))
-            self.samples.append((time.monotonic(), int(words[8]) / os.sysconf("SC_CLK_TCK")))
+            now, (_name, *words) = time.monotonic(), next(line.split() for line in open("/proc/stat") if line.startswith("cpu%d " % self.cpu))
+            taken = int(words[7])
+            if self.launcher:
+                own = self.own()
+                taken = None if own is None else taken + sum(int(words[k]) for k in (0, 1, 2, 5, 6)) - own
+            if taken is not None:
+                self.samples.append((now, taken / os.sysconf("SC_CLK_TCK")))
 
-    def interfered(self):
-        """More than a tenth of some 0.2 s, which is what a slow stretch takes at least."""
+    def interfered(self, until=None):
+        """More than a tenth of some 0.2 s, which is what a slow stretch takes at least. until: seconds since the beginning."""
         self.done.set()
         self.join()
-        later = iter(self.samples)
+        samples = [s for s in self.samples if until is None or s[0] < self.began + until]
+        later = iter(samples)
         b = next(later, None)
-        for a in self.samples:
+        for a in samples:
             while b and b[0] - a[0] < self.WINDOW_S:
                 b = next(later, None)
             if b and b[1] - a[1] > self.SHARE * (b[0] - a[0]) + 0.01:  # a tick of 10 ms is as fine as it gets
@@ -222,12 +268,11 @@ class Host(threading.Thread):
         return False
 
 
-def injected(home, kind, rng, seconds, watch=lambda cpu: None):
-    """One run of the job with one thing done to it at a random time. Returns (folder, onset, end)."""
+def injected(home, kind, rng, seconds, watch):
+    """One run of the job with one thing done to it at a random time; watch(processor, launcher) is called as it begins. Returns (folder, onset)."""
     onset, length = rng.uniform(0.25, 0.5) * seconds, rng.uniform(0.25, 0.4) * seconds
     cpu = rng.choice(sorted(os.sched_getaffinity(0)))
     group, server, hog, back = make_group("twinrun-test-%d" % os.getpid()), None, None, None
-    watch(cpu)
     place = ["taskset", "-c", str(cpu)]
     command = [*place, JOB, "--seconds", str(seconds), "--spin", str(rng.randint(500000, 1500000))]
     if kind in ("network", "quiet-network"):
@@ -242,6 +287,7 @@ def injected(home, kind, rng, seconds, watch=lambda cpu: None):
         command += ["--then", str(then), "--at-ms", str(int(onset * 1e3))] if kind == "workers" else []
     try:
         job = subprocess.Popen([TWINRUN, "record", "-q", "--level", "steps", "--", *map(str, in_group(group, command))], env=dict(os.environ, TWINRUN_HOME=str(home)))
+        watch(cpu, job.pid)
         time.sleep(onset)
         if kind == "hog":
             hog = subprocess.Popen([str(w) for w in in_group(group, [*place, JOB, "--hog", "--seconds", str(length)])])
@@ -263,9 +309,8 @@ def injected(home, kind, rng, seconds, watch=lambda cpu: None):
         if back:
             move_to(back)
         if group:
-            time.sleep(0.02)
-            os.rmdir(group)
-    return newest(home), onset, onset + length
+            remove_group(group)
+    return newest(home), onset
 
 
 def classified(home, folder):
@@ -280,18 +325,36 @@ def can_do(kind):
     return kind != "quota" or os.access(GROUPS, os.W_OK)
 
 
+ENOUGH, TOO_MUCH = 4, 5
+
+
+def until_right(attempt):
+    """attempt(number) -> (answer, is it right, was the run disturbed). A wrong answer counts when the run was left alone, which is not for the classifier to say: it is right on
+    95% of such runs (test_campaign), so four wrong ones are no chance (6e-6). Where no run is left alone nothing is shown."""
+    wrong, disturbed = [], []
+    for number in range(ENOUGH + TOO_MUCH):
+        answer, right, meant_something_else = attempt(number)
+        if right:
+            return answer
+        (disturbed if meant_something_else else wrong).append(answer)
+        assert len(wrong) < ENOUGH, wrong
+        if len(disturbed) == TOO_MUCH:
+            break
+    pytest.skip("this machine does not leave a job alone for some seconds: %s" % disturbed)
+
+
 @pytest.mark.parametrize("kind", ["hog", "quota", "network", "workers", "quiet"])
 def test_one_of_each(tmp_path, kind):
-    """On a busy machine a run may meet something else as well: the second try counts, too."""
     if not can_do(kind):
         pytest.skip("control groups cannot be made here")
-    found = []
-    for attempt in range(3):
-        folder, _onset, _end = injected(tmp_path, kind, random.Random("%s %d" % (kind, attempt)), 2.2)
-        found.append(classified(tmp_path, folder))
-        if found[-1] == TRUTH[kind]:
-            return
-    pytest.fail("%s was taken for %s" % (kind, found))
+
+    def attempt(number):
+        hosts = []
+        folder, onset = injected(tmp_path, kind, random.Random("%s %d" % (kind, number)), 2.2, lambda *where: hosts.append(Host(*where)))
+        found = classified(tmp_path, folder)
+        return found, found == TRUTH[kind], hosts[0].interfered(onset if kind == "hog" else None)
+
+    until_right(attempt)
 
 
 def wilson(right, n, z=1.959964):
@@ -316,7 +379,7 @@ def test_campaign(tmp_path, capsys, which):
     for kind in plan:
         while True:
             hosts = []
-            folder, _onset, _end = injected(tmp_path, kind, rng, rng.uniform(2.2, 3.2), lambda cpu: hosts.append(Host(cpu)))
+            folder, _onset = injected(tmp_path, kind, rng, rng.uniform(2.2, 3.2), lambda cpu, _launcher: hosts.append(Host(cpu)))
             if not hosts[0].interfered():
                 break
             again += 1
@@ -426,7 +489,7 @@ def uneven(home, folder):
 
 
 def ranks_run(home, kind, rng, steps, mpi=False):
-    """Two ranks on a processor each, in step; something is done to one of them from begin to end. Returns (folder, rank)."""
+    """Two ranks on a processor each, in step; something is done to one of them from begin to end. Returns (folder, rank, was something else done as well)."""
     slow, spin = rng.randint(0, 1), rng.randint(1000000, 2000000)
     cpus = rng.sample(sorted(os.sched_getaffinity(0)), 2)
     groups = [make_group("twinrun-test-%d-%d" % (os.getpid(), k)) for k in range(2)]
@@ -448,7 +511,9 @@ def ranks_run(home, kind, rng, steps, mpi=False):
             command = ["sh", "-c", " & ".join("RANK=%d WORLD_SIZE=2 %s" % (r, shlex.join([*place(r), *map(str, [JOB, "--steps", steps, "--spin", amount(r), "--port",
                        barrier.port, "--bytes", 64])])) for r in range(2)) + " & wait"]
         env = dict(os.environ, TWINRUN_HOME=str(home), OMPI_MCA_btl_vader_single_copy_mechanism="none")
-        subprocess.run([TWINRUN, "record", "-q", "--level", "steps", "--", *command], env=env, check=True, timeout=300, capture_output=True)
+        job = subprocess.Popen([TWINRUN, "record", "-q", "--level", "steps", "--", *command], env=env)
+        hosts = [Host(cpus[k], job.pid) for k in range(2) if k != slow or kind != "hog"]
+        assert job.wait(300) == 0
     finally:
         if hog:
             hog.kill()
@@ -457,11 +522,10 @@ def ranks_run(home, kind, rng, steps, mpi=False):
             barrier.close()
         if back:
             move_to(back)
-        time.sleep(0.02)
         for group in groups:
             if group:
-                os.rmdir(group)
-    return newest(home), slow
+                remove_group(group)
+    return newest(home), slow, any([h.interfered() for h in hosts])
 
 
 needs_two = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
@@ -474,15 +538,14 @@ def test_one_slow_rank(tmp_path, kind, seed):
     """A neighbour on one rank's processor, a quota on one rank, half as much work again for one rank: real, from begin to end."""
     if not can_do("quota"):
         pytest.skip("control groups cannot be made here, without which other load slows a rank as well")
-    for attempt in range(3):  # on a busy machine a rank may meet something else all the same
-        folder, slow = ranks_run(tmp_path, kind, random.Random("%s %d %d" % (kind, seed, attempt)), 400)
+    def attempt(number):
+        folder, slow, disturbed = ranks_run(tmp_path, kind, random.Random("%s %d %d" % (kind, seed, number)), 400)
         found = uneven(tmp_path, folder)
-        if kind == "even" and found["outcome"] == "alike":
-            return
-        if kind != "even" and (found["outcome"], found.get("rank"), found.get("slow_ranks")) == ("uneven", slow, 1):
-            break
-    else:
-        pytest.fail("%s was taken for %s" % (kind, found))
+        return found, found["outcome"] == "alike" if kind == "even" else (found["outcome"], found.get("rank"), found.get("slow_ranks")) == ("uneven", slow, 1), disturbed
+
+    found = until_right(attempt)
+    if kind == "even":
+        return
     assert found["of"] == ("running" if kind == "work" else "waiting") and not found["spin"]
     assert found["slower"] > 0.3 and found["interval"][0] <= found["slower"] <= found["interval"][1]
     if kind == "work":
@@ -497,11 +560,52 @@ def test_one_slow_rank_of_mpi(tmp_path, kind):
     job = BUILD / "tests" / "agents" / "ranks_job_openmpi"
     if not job.exists() or not shutil.which("mpirun.openmpi"):
         pytest.skip("Open MPI is not here")
-    folder, slow = ranks_run(tmp_path, kind, random.Random(kind), 400, mpi=job)
+    folder, slow, _disturbed = ranks_run(tmp_path, kind, random.Random(kind), 400, mpi=job)
     found = uneven(tmp_path, folder)
     assert found["outcome"] == ("alike" if kind == "even" else "uneven"), found
     if kind != "even":
         assert found["rank"] == slow and found["of"] == "waiting"
+
+
+DDP_JOB = """
+import sys, time
+import torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+def main():
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(256, 256))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(4000 if dist.get_rank() == int(sys.argv[1]) else 1000, 256)
+    began, step, ends = time.monotonic(), 0, torch.tensor(0)
+    while not ends:
+        optimizer.zero_grad()
+        model(x).pow(2).mean().backward()
+        optimizer.step()
+        step += 1
+        ends.fill_(step >= 30 and time.monotonic() > began + 1.5)
+        dist.broadcast(ends, 0)
+main()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("slow", [0, 1] if FULL else [1])
+def test_a_rank_of_torchrun_with_more_work(tmp_path, python, slow):
+    """DistributedDataParallel over gloo; one rank has four times the samples. On a busy machine it also waits four times as long for a processor, or longer."""
+    (tmp_path / "job.py").write_text(DDP_JOB)
+    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", tmp_path / "job.py", slow]
+    twinrun(tmp_path, "record", "-q", "--level", "steps", "--", *command)
+    found = uneven(tmp_path, newest(tmp_path))
+    assert (found["outcome"], found.get("rank"), found.get("slow_ranks"), found["spin"]) == ("uneven", slow, 1, False), found
+    assert found["slower"] > 1 and found["interval"][0] <= found["slower"] <= found["interval"][1]
+    ran, others_ran = found["own_s"] - found["wait_s"], found["others_s"] - found["others_wait_s"]
+    assert 2 < ran / others_ran < 8, found
+    extra, waited = found["own_s"] - found["others_s"], found["wait_s"] - found["others_wait_s"]
+    assert found["of"] == ("waiting" if waited >= extra / 2 else "running")
+    text = twinrun(tmp_path, "report", newest(tmp_path)).stdout
+    assert text.startswith("UNEVEN  rank %d was " % slow), text
 
 
 def simulate_ranks(folder, rng, ranks, slow, slower, spin=False, blank=False, steps=300, step_s=0.01):

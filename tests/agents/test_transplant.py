@@ -242,7 +242,7 @@ def test_every_rank_takes_its_own_values(twinrun, script, python, home):
         dist.destroy_process_group()
         """.replace("\n        ", "\n"))
     torchrun = Path(python).parent / "torchrun"
-    done = twinrun("check", "--json", "--transplant", "step", "--no-zoom", "--", torchrun, "--nproc-per-node=2", "--master-port=29763", "job.py")
+    done = twinrun("check", "--json", "--transplant", "step", "--no-zoom", "--", torchrun, "--standalone", "--nproc-per-node=2", "job.py")
     verdict = done.json
     assert verdict["transplant"]["left_out"] == 0 and verdict["transplant"]["steps"] == 6, done
     data = [o for o in verdict["origins"] if o["layer"] == "data"]

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks made by torch.multiprocessing.spawn: DDP, and collectives called from Python, one of them asynchronous."""
-import os
-import socket
+import tempfile
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 
 
-def run(rank, port):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group("gloo", rank=rank, world_size=2)
+def run(rank, place):
+    dist.init_process_group("gloo", init_method="file://" + place, rank=rank, world_size=2)
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -30,7 +28,5 @@ def run(rank, port):
 
 
 if __name__ == "__main__":
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        free = s.getsockname()[1]
-    multiprocessing.spawn(run, (free,), 2)
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(run, (folder + "/meet",), 2)
