@@ -211,7 +211,7 @@ const struct tw_command tw_command_isolate = {
     "pin is left that stops the divergence; where that does not decide, in a world where every factor is pinned and some are freed. Last, on "
     "fresh runs with only the suspects pinned, the set must stop the divergence, and each of its members must bring it back. What natural "
     "runs have not met is left out. Where the cause is the system's entropy, the time or the order of directories, one more run names "
-    "the job's lines that ask for it. Criteria, error rates and budget are fixed before the first run and written to the search's "
+    "the job's lines that ask for it; where it lies outside the pins, those that ask for what no pin reaches (process id, monotonic clock). Criteria, error rates and budget are fixed before the first run and written to the search's "
     "folder below the home (searches/), where report.html, a page that needs nothing but a browser, lies in the end.\n\n"
     "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.\n\n"
     "When the first divergence looks like a known case, that is said as a hint. Cases of one's own lie in the home (cases/); --save-case "

@@ -64,7 +64,7 @@ struct tw_isolate {
     int suspect_core[2];                  /* equal: no vote named two */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
-    struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count; } *consumer; /* of each cause */
+    struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count; } *consumer; /* of each cause; factor NULL: of what no pin reaches */
     size_t consumer_count;
     bool interrupted, reported;
 };
@@ -111,7 +111,8 @@ char *tw_isolate_arms_next(const struct tw_isolate *c, const struct twin_search_
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r); /* null without arms */
 /* ---- isolate_who.c */
-/* Who in the job asks for the causes that were found, where that can be asked: one more run for each, kept in c->consumer. */
+/* Who in the job asks for the causes that were found, where that can be asked, or for what no pin reaches, when the cause lies there:
+ * one more run for each, kept in c->consumer. */
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r);
 
 /* ---- isolate_result.c */

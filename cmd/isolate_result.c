@@ -258,7 +258,12 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
 static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
-    const char **note = list(o, c->count + 2 + TW_ISOLATE_ARMS_NOTES, sizeof *note);
+    const struct tw_isolate_consumers *unpinned = NULL;
+    for (size_t i = 0; i < c->consumer_count; i++)
+        unpinned = c->consumer[i].factor ? unpinned : &c->consumer[i];
+    const char **note = list(o, c->count + 2 + TW_ISOLATE_ARMS_NOTES + (unpinned ? unpinned->count : 0), sizeof *note);
+    for (size_t i = 0; note && unpinned && i < unpinned->count; i++)
+        note[x->note_count++] = own(o, tw_printf("no pin reaches %s", unpinned->text[i]));
     for (size_t i = 0; note && i < c->count; i++)
         if (c->effect[i].effect == TWIN_EFFECT_FAILED)
             note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : ""));

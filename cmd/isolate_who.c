@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python agent's tracer, after a search that
- * named entropy, the clock, the order of directories or the hashes of tensors. */
+ * named entropy, the clock, the order of directories or the hashes of tensors; or one that ended outside the pins, for what no pin reaches. */
 #include "isolate.h"
 
 #include "capture.h"
@@ -125,8 +125,9 @@ static void read_consumers(const struct twin_run *r, const char *word, struct tw
 static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *word)
 {
     struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1, sizeof *grown), *x;
-    /* Hashes are asked for in Python alone; the rest the libc agent counts. */
-    char *factors = strcmp(word, "tensor-hash") == 0 ? tw_strdup("TWINRUN_FACTORS=") : tw_printf("TWINRUN_FACTORS=%s=audit", word);
+    /* Hashes, and what no pin reaches, are noted in Python alone; the rest the libc agent counts. */
+    bool counted = f && strcmp(word, "tensor-hash") != 0;
+    char *factors = tw_printf("TWINRUN_FACTORS=%s%s", counted ? word : "", counted ? "=audit" : "");
     char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
     struct tw_watch watch = {.title = "who asks for it ", .expected_s = c->natural_s,
                              .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
@@ -158,4 +159,6 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
         if (word)
             ask(c, f, word);
     }
+    if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_interrupted())
+        ask(c, NULL, "unpinned");
 }

@@ -56,9 +56,17 @@ static size_t hex_digits(const char *p)
     return n;
 }
 
-static size_t match_address(const char *p)
+/* 0x7f8a1c2d3e40: as long as addresses of programs are here, 47 bits down to 33; others, which may be checksums, when a word
+ * before says so: "at 0x5581a0". */
+static size_t match_address(const char *line, size_t at)
 {
-    return p[0] == '0' && (p[1] == 'x' || p[1] == 'X') && hex_digits(p + 2) >= 4 ? 2 + hex_digits(p + 2) : 0;
+    static const char *const words[] = {"at", "address", "addr", "pointer", "ptr", NULL};
+    const char *p = line + at;
+    size_t n = p[0] == '0' && (p[1] == 'x' || p[1] == 'X') ? hex_digits(p + 2) : 0, end = at, from;
+    while (end > 0 && strchr(" :=(<", line[end - 1]))
+        end--;
+    for (from = end; from > 0 && is_word(line[from - 1]); from--) {}
+    return (n >= 9 && n <= 12) || (n >= 4 && in_list(line + from, end - from, words)) ? 2 + n : 0;
 }
 
 static size_t match_uuid(const char *p)
@@ -99,13 +107,27 @@ static size_t match_clock(const char *p)
     return at;
 }
 
-/* Seconds since 1970 of the years 2001 to 2033, also with decimals, or in ms, us, ns. */
-static size_t match_epoch(const char *p)
+/* Seconds since 1970, also with decimals, or in ms, us, ns. */
+static size_t match_epoch(const char *p, struct tw_noise_span span)
 {
     size_t n = digits(p);
-    if (*p != '1' || (n != 10 && n != 13 && n != 16 && n != 19))
+    if (n != 10 && n != 13 && n != 16 && n != 19)
+        return 0;
+    double seconds = 0;
+    for (size_t i = 0; i < 10; i++)
+        seconds = seconds * 10 + (p[i] - '0');
+    if (seconds < span.from || seconds > span.to)
         return 0;
     return p[n] == '.' && n == 10 ? n + 1 + digits(p + n + 1) : n;
+}
+
+struct tw_noise_span tw_noise_span(const struct twin_run *run)
+{
+    enum { DAY_S = 86400, BEFORE = DAY_S, AFTER = 31 * DAY_S }; /* clocks of other machines and zones; what expires later */
+    if (run->shown_clock_s < 0)
+        return (struct tw_noise_span){1e9, 2e9}; /* shaken: any of the years 2001 to 2033 */
+    double start = run->shown_clock_s ? (double)run->shown_clock_s : (double)run->start_realtime_ns / 1e9;
+    return (struct tw_noise_span){start - BEFORE, start + (isfinite(run->wall_s) ? run->wall_s : 0) + AFTER};
 }
 
 /* /tmp/..., /var/folders/..., /dev/shm/...: up to the next blank or quote. */
@@ -247,17 +269,17 @@ static size_t match_named_date(const char *p)
     return p[at] == ' ' && digits(p + at + 1) == 4 ? at + 5 : at;
 }
 
-static size_t noise_at(const char *line, size_t at)
+static size_t noise_at(const char *line, size_t at, struct tw_noise_span span)
 {
     const char *p = line + at;
     bool fresh = at == 0 || !is_word(line[at - 1]);
     size_t n;
     if (*p == '/' && (n = match_temporary(p)))
         return n;
-    if (fresh && ((n = match_address(p)) || (n = match_uuid(p)) || (n = match_date(p)) || (n = match_named_date(p))))
+    if (fresh && ((n = match_address(line, at)) || (n = match_uuid(p)) || (n = match_date(p)) || (n = match_named_date(p))))
         return n;
     if (isdigit((unsigned char)*p) && (at == 0 || (!isdigit((unsigned char)line[at - 1]) && line[at - 1] != '.')) &&
-        ((n = match_clock(p)) || (n = match_epoch(p))))
+        ((n = match_clock(p)) || (n = match_epoch(p, span))))
         return n;
     return 0;
 }
@@ -276,12 +298,12 @@ static bool stamped_pid(const struct tw_buf *masked, const char *line, size_t at
     return stamp;
 }
 
-char *tw_noise_mask(const char *line, size_t length)
+char *tw_noise_mask(const char *line, size_t length, struct tw_noise_span span)
 {
     char *copy = tw_strndup(line, length);
     struct tw_buf out = {0};
     for (size_t at = 0; copy && copy[at];) {
-        size_t n = noise_at(copy, at);
+        size_t n = noise_at(copy, at, span);
         bool fresh = at == 0 || !is_word(copy[at - 1]) || isdigit((unsigned char)copy[at]) != isdigit((unsigned char)copy[at - 1]);
         size_t number = n || !fresh || (at && copy[at - 1] == '.' ) ? 0 : number_length(copy + at);
         if (number && (unit_follows(copy + at + number) || telling_word_before(copy, at) || follows_host(copy, at) ||

@@ -14,7 +14,7 @@
 #define LINES_MAX 200000u
 
 struct line { const char *text; size_t n; char *masked; uint64_t hash; bool matched; };
-struct stream { char *data; size_t bytes; struct line *line; size_t count, room; bool cut; };
+struct stream { char *data; size_t bytes; struct line *line; size_t count, room; struct tw_noise_span span; bool cut; };
 
 static void stream_free(struct stream *s)
 {
@@ -54,7 +54,7 @@ static void stream_load(struct tw_cmp *c, const struct twin_run *run, const char
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char *path = tw_path_join(run->dir, which);
-    *s = (struct stream){0};
+    *s = (struct stream){.span = tw_noise_span(run)};
     int rc = path ? tw_read_file(path, STREAM_CAP, &s->data, &s->bytes, &err) : TWIN_ENOMEM;
     tw_free(path);
     c->oom |= rc == TWIN_ENOMEM;
@@ -66,12 +66,12 @@ static void stream_load(struct tw_cmp *c, const struct twin_run *run, const char
 
 enum tier { RAW, MASKED, SAME_STEP, SKELETON };
 
-static uint64_t line_hash(struct tw_cmp *c, struct line *l, enum tier tier)
+static uint64_t line_hash(struct tw_cmp *c, const struct stream *s, struct line *l, enum tier tier)
 {
     if (tier == RAW)
         return tw_hash_bytes(l->text, l->n, 11).a;
     if (!l->masked)
-        l->masked = tw_noise_mask(l->text, l->n);
+        l->masked = tw_noise_mask(l->text, l->n, s->span);
     c->oom |= !l->masked;
     if (!l->masked)
         return 0;
@@ -103,7 +103,7 @@ static struct ref *refs(struct tw_cmp *c, struct stream *s, enum tier tier, size
         /* a step is only told apart when the line names one */
         if (s->line[i].matched || (tier == SAME_STEP && s->line[i].masked && tw_noise_step(s->line[i].masked) < 0))
             continue;
-        r[(*n)++] = (struct ref){line_hash(c, &s->line[i], tier), i};
+        r[(*n)++] = (struct ref){line_hash(c, s, &s->line[i], tier), i};
     }
     if (r && *n)
         qsort(r, *n, sizeof *r, by_hash);

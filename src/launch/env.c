@@ -100,6 +100,18 @@ void tw_strings_free(char **v)
     tw_free(v);
 }
 
+int64_t tw_env_shown_clock(const char *factors)
+{
+    static const char pinned[] = "clock=pin:";
+    int64_t shown = 0;
+    for (const char *p = factors; p && *p; p = strchr(p, ','), p += p != NULL)
+        if (tw_starts(p, pinned))
+            shown = strtoll(p + strlen(pinned), NULL, 10);
+        else if (tw_starts(p, "clock=") && !tw_starts(p, "clock=audit"))
+            shown = -1;
+    return shown;
+}
+
 bool tw_env_is_kept(const char *entry)
 {
     size_t n = name_length(entry);

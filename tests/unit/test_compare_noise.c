@@ -13,9 +13,11 @@
 #include "internal.h"
 #include "ulp.h"
 
+static const struct tw_noise_span when = {1763600000, 1766400000};
+
 static bool equal_masked(const char *a, const char *b)
 {
-    char *x = tw_noise_mask(a, strlen(a)), *y = tw_noise_mask(b, strlen(b));
+    char *x = tw_noise_mask(a, strlen(a), when), *y = tw_noise_mask(b, strlen(b), when);
     assert_non_null(x);
     assert_non_null(y);
     bool equal = strcmp(x, y) == 0;
@@ -42,6 +44,9 @@ static void noise(void **state)
          "{'train_runtime': 11.9, 'train_samples_per_second': 8.4, 'train_loss': 0.5}"}, /* Hugging Face */
         {"Epoch 0: 100%|#| 10/10 [00:00<00:00, 123.45it/s, v_num=0]", "Epoch 0: 100%|#| 10/10 [00:00<00:00, 99.45it/s, v_num=1]"}, /* Lightning */
         {"<object at 0x7f8a1c2d3e40>", "<object at 0x7f0011223344>"},
+        {"table 0x7f8a1c2d3e40 made", "table 0x7f0011223344 made"},
+        {"heap at 0x12a5f20", "heap at 0x1ff5f20"},
+        {"buffer (ptr=0x12a5f20)", "buffer (ptr=0x1ff5f20)"},
         {"saved to /tmp/tmpab12cd/model.pt", "saved to /tmp/tmpzz98yx/model.pt"},
         {"run id 1b4e28ba-2fa1-11d2-883f-0016d3cca427", "run id 6fa459ea-ee8a-3ca4-894e-db77e160355e"},
         {"worker pid 1234 ready", "worker pid 98 ready"},
@@ -51,6 +56,7 @@ static void noise(void **state)
         {"peak memory: 1,234.5 MB", "peak memory: 987.5 MB"},
         {"throughput: 12345", "throughput: 999"},
         {"started at 1763712000.123", "started at 1763712111.9"},
+        {"shard_1763712000123456789.bin", "shard_1763712111000000001.bin"},
         {"listening on 127.0.0.1:29500", "listening on 127.0.0.1:40123"},
         {"time: 1.5e-3", "time: 7.25e-4"},
         {"cpuTime=3", "cpuTime=4"},
@@ -59,7 +65,7 @@ static void noise(void **state)
     };
     for (size_t i = 0; i < sizeof pair / sizeof pair[0]; i++)
         if (!equal_masked(pair[i][0], pair[i][1])) {
-            char *x = tw_noise_mask(pair[i][0], strlen(pair[i][0]));
+            char *x = tw_noise_mask(pair[i][0], strlen(pair[i][0]), when);
             fail_msg("not taken for noise: %s -> %s", pair[i][0], x);
         }
 }
@@ -84,6 +90,12 @@ static void meaning(void **state)
         {"weights digest 9f86d081884c7d659a2feaa0c55ad015", "weights digest 1f86d081884c7d659a2feaa0c55ad015"},
         {"loss nan", "loss 0.5"},
         {"epoch 3", "epoch 4"},
+        {"checksum 1563712000", "checksum 1463712111"}, /* of another year than the run */
+        {"1491518971247133590", "1435930439176522455"},
+        {"1763712000", "1491518971"},
+        {"crc 0x1a2b3c4d", "crc 0x1a2b3c4e"},
+        {"digest 0x1a2b3c4d5e6f7081", "digest 0x1a2b3c4d5e6f7082"},
+        {"0x1a2b3c4d", "0x1a2b3c4e"},
         {"mean -0.25 std 1.5", "mean 0.25 std 1.5"},
         {"[0.1, 0.2, 0.3]", "[0.1, 0.25, 0.3]"},
         {"reward: 195", "reward: 200"},
@@ -92,6 +104,27 @@ static void meaning(void **state)
     for (size_t i = 0; i < sizeof pair / sizeof pair[0]; i++)
         if (equal_masked(pair[i][0], pair[i][1]))
             fail_msg("taken for noise: %s", pair[i][0]);
+}
+
+/* A time stamp is near the time that the run saw: this machine's, or the one that it was shown. */
+static void spans(void **state)
+{
+    (void)state;
+    static const struct { struct twin_run run; const char *in, *out; } row[] = {
+        {{.start_realtime_ns = 1795337134000000000, .wall_s = 10}, "1795337140", "1700000000"},
+        {{.start_realtime_ns = 1795337134000000000, .wall_s = 1e7}, "1805337000", "1795200000"},
+        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = 1700000000}, "1700000003", "1795337140"},
+        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = -1}, "1234567890", "2234567890"},
+        {{.start_realtime_ns = 0, .wall_s = NAN}, "0000000001", "1795337140"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct tw_noise_span span = tw_noise_span(&row[i].run);
+        char *in = tw_noise_mask(row[i].in, 10, span), *out = tw_noise_mask(row[i].out, 10, span);
+        assert_string_equal(in, "~");
+        assert_string_equal(out, row[i].out);
+        free(in);
+        free(out);
+    }
 }
 
 static void skeletons(void **state)
@@ -130,7 +163,7 @@ static void any_bytes(void **state)
             line[n] = alphabet[seed % (sizeof alphabet - 1)];
         }
         line[n] = '\0';
-        char *mask = tw_noise_mask(line, n), *again = tw_noise_skeleton(mask);
+        char *mask = tw_noise_mask(line, n, when), *again = tw_noise_skeleton(mask);
         assert_non_null(mask);
         assert_true(strlen(mask) <= n && strlen(again) <= n);
         tw_noise_step(line);
@@ -167,7 +200,7 @@ static void ulp(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(noise), cmocka_unit_test(meaning), cmocka_unit_test(skeletons), cmocka_unit_test(any_bytes), cmocka_unit_test(ulp),
+        cmocka_unit_test(noise), cmocka_unit_test(meaning), cmocka_unit_test(spans), cmocka_unit_test(skeletons), cmocka_unit_test(any_bytes), cmocka_unit_test(ulp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

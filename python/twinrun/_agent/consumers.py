@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `directory` or `tensor-hash`), whatever library does it for them.
+"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `directory` or `tensor-hash`), whatever library does it for them,
+or (`unpinned`) for what no pin reaches.
 
 The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames of the job's own files only, looks
 after each line whether the count has grown. Lines `consumer.FACTOR` in the run folder's `factors` when the process ends. For one run of its own after
 a search: tracing is slow. Calls of two threads at the same time may be put down to the wrong one of them. Hashes of tensors and modules need no
 tracing: the line that asks is the caller. Modules seed themselves when they are imported, also in the middle of a line that does something else; what
-they draw then is told apart (`, importing`) and written only when nothing else asked.
+they draw then is told apart (`, importing`) and written only when nothing else asked. What no pin reaches is named only where the job's own line
+asks: libraries read the monotonic clock and the process id for reasons of their own.
 """
+import functools
 import os
 import sys
 import threading
@@ -14,11 +17,18 @@ import threading
 from . import finder, native, pins
 
 NUMBERS = {"entropy": 0, "clock": 1, "directory": 2}    # enum tw_factor
+UNPINNED = {    # module -> what its functions tell
+    "os": {"the process id": ("getpid", "getppid", "getpgid", "getsid")},
+    "threading": {"the id of a thread": ("get_ident", "get_native_id")},
+    "time": {"the monotonic clock": ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
+             "processor time": ("process_time", "process_time_ns", "thread_time", "thread_time_ns")},
+    "uuid": {"the time and this machine's address": ("uuid1", "getnode")},
+}
 MOST = 12    # lines written
 
 _here = threading.local()
-_calls = {}    # (file, line) -> calls
-_imports = {}    # the same of modules that were being imported
+_calls = {}    # (file, line, what it asks for if that is not the factor) -> calls
+_imports = {}    # the same for modules that were being imported
 _state = {"seen": 0, "count": None, "factor": ""}
 
 
@@ -26,6 +36,10 @@ def _own(file):
     """A file of the job itself: neither of the standard library nor of an installed package."""
     return not (file.startswith("<") or file.startswith(pins.FOLDER) or "-packages" + os.sep in file
                 or file.startswith(os.path.dirname(os.__file__) + os.sep))
+
+
+def _line(frame, what=""):
+    return frame.f_code.co_filename, frame.f_lineno, what
 
 
 def _look(calls=_calls):
@@ -38,14 +52,20 @@ def _look(calls=_calls):
         calls[line] = calls.get(line, 0) + grown
 
 
+def _asked(frame, what=""):
+    """One call, by the function of `frame` itself."""
+    if _own(frame.f_code.co_filename):
+        _calls[_line(frame, what)] = _calls.get(_line(frame, what), 0) + 1
+
+
 def _local(frame, event, _argument):
     _look()
-    _here.line = (frame.f_code.co_filename, frame.f_lineno)
+    _here.line = _line(frame)
     if event == "return":
         back = frame.f_back
         while back is not None and not _own(back.f_code.co_filename):
             back = back.f_back
-        _here.line = (back.f_code.co_filename, back.f_lineno) if back else None
+        _here.line = _line(back) if back else None
     return _local
 
 
@@ -75,12 +95,27 @@ def _hashes():
     from . import pin_hash
 
     def noted(thing, frame):
-        if _own(frame.f_code.co_filename):
-            line = (frame.f_code.co_filename, frame.f_lineno)
-            _calls[line] = _calls.get(line, 0) + 1
+        _asked(frame)
         return id(thing)
 
     pin_hash.by(sys.modules["torch"], noted)
+
+
+def _unpinned(name):
+    module = sys.modules[name]
+    for what, functions in UNPINNED[name].items():
+        for function in functions:
+            if hasattr(module, function):
+                setattr(module, function, _noted(getattr(module, function), what))
+
+
+def _noted(original, what):
+    @functools.wraps(original)
+    def call(*args):
+        _asked(sys._getframe(1), what)
+        return original(*args)
+
+    return call
 
 
 def report():
@@ -91,25 +126,25 @@ def report():
         here = os.path.join(os.getcwd(), "")
         lines = []
         for found, note in ((_calls, ""), (_imports, ", importing")):
-            for (file, line), calls in sorted(found.items(), key=lambda item: -item[1]) if not lines else ():
+            for (file, line, what), calls in sorted(found.items(), key=lambda item: -item[1]) if not lines else ():
                 shown = file[len(here):] if file.startswith(here) else file
-                lines.append((_state["factor"], "%s:%d%s\t%d\t%s" % (shown, line, note, calls, _text(file, line))))
+                lines.append((_state["factor"], "%s%s:%d%s\t%d\t%s" % (what and what + " at ", shown, line, note, calls, _text(file, line))))
         pins.write([(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer.")
     except Exception:
         pass
 
 
 def arm():
-    factor = os.environ["TWINRUN_CONSUMERS"]
-    if factor == "tensor-hash":
-        _state["factor"] = factor
-        finder.when_imported("torch", _hashes)
-        pins.when_process_ends(report)
+    factor = _state["factor"] = os.environ["TWINRUN_CONSUMERS"]
+    patched = {"tensor-hash": {"torch": _hashes}, "unpinned": {name: functools.partial(_unpinned, name) for name in UNPINNED}}
+    if factor not in NUMBERS and factor not in patched:
         return
-    if factor not in NUMBERS:
-        return
-    _state["factor"], _state["count"] = factor, native.library().factor_calls
     pins.when_process_ends(report)
+    if factor in patched:
+        for name, patch in patched[factor].items():
+            finder.when_imported(name, patch)
+        return
+    _state["count"] = native.library().factor_calls
     _look()
     threading.settrace(_enter)
     sys.settrace(_enter)
