@@ -12,7 +12,7 @@ enum { ROUNDS = 21, CALLS = 200000, WORK = 256 };
 static double now_ns(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* what others take of the processor meanwhile is no cost of ours */
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 

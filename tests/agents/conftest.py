@@ -126,7 +126,7 @@ def start(tmp_path):
 def run(start, tmp_path):
     """run(argv, cwd, env, timeout, stdin) -> Result. Fails the test when the command does not end in time."""
 
-    def call(argv, cwd=None, env=None, timeout=240, stdin=None):
+    def call(argv, cwd=None, env=None, timeout=600, stdin=None):
         process = start(argv, cwd=cwd or tmp_path, env=clean_environment(env),
                         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         try:
@@ -158,7 +158,7 @@ def work(tmp_path):
 def twinrun(build, run, home, work):
     """twinrun(subcommand and arguments..., cwd, env, timeout, stdin) -> Result."""
 
-    def call(*args, cwd=None, env=None, timeout=240, stdin=None):
+    def call(*args, cwd=None, env=None, timeout=600, stdin=None):
         env = {"TWINRUN_HOME": str(home), **(env or {})}
         return run([build / "cmd" / "twinrun", *args], cwd or work, env, timeout, stdin)
 

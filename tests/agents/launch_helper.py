@@ -58,7 +58,7 @@ def environment(tmp, **more):
     return env
 
 
-def launch(tmp, job, *options, env=None, timeout=60, **popen):
+def launch(tmp, job, *options, env=None, timeout=300, **popen):
     """Runs the job to its end; tmp is the working folder."""
     report = tmp.parent / (tmp.name + "-report")
     report.unlink(missing_ok=True)
@@ -80,12 +80,12 @@ def start(tmp, job, *options, env=None, **popen):
     return p
 
 
-def finish(p, timeout=30):
+def finish(p, timeout=120):
     out, err = p.communicate(timeout=timeout)
     return Run(p.returncode, p.report_path, out, err)
 
 
-def wait_for(condition, seconds=10):
+def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited too long"

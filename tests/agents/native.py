@@ -27,7 +27,7 @@ class Run:
         self.environment.update(TWINRUN_RUN_DIR=self.folder, TWINRUN_RUN_ID=RUN_ID, TWINRUN_LIB=LIBRARY)
         self.environment.update({k: str(v) for k, v in settings.items()})
 
-    def start(self, *argv, preload=False, timeout=60, **options):
+    def start(self, *argv, preload=False, timeout=300, **options):
         if preload:
             self.environment["LD_PRELOAD"] = LIBRARY
         return subprocess.run(argv, env=self.environment, capture_output=True, timeout=timeout, **options)
@@ -68,7 +68,7 @@ class Run:
 class Trace:
     def __init__(self, path):
         self.path = path
-        dump = subprocess.run([os.path.join(BUILD, "tests", "agents", "trace_dump"), path], capture_output=True, text=True, timeout=60)
+        dump = subprocess.run([os.path.join(BUILD, "tests", "agents", "trace_dump"), path], capture_output=True, text=True, timeout=300)
         assert dump.returncode == 0, dump.stderr
         rows = [json.loads(line) for line in dump.stdout.splitlines()]
         self.header = rows[0]
@@ -80,4 +80,4 @@ class Trace:
 
 def bare(*argv, **options):
     """The same program with nothing of ours around it."""
-    return subprocess.run(argv, env=clean_environment(), capture_output=True, timeout=60, **options)
+    return subprocess.run(argv, env=clean_environment(), capture_output=True, timeout=300, **options)

@@ -41,7 +41,7 @@ def on(run, build):
     """on(mpi, ranks, program, arguments..., env) -> stdout of a program of the build folder."""
 
     def call(mpi, ranks, program, *args, env=None):
-        result = run([LAUNCH, mpi, ranks, build / program, *args], env=env, timeout=900 if FULL else 120)
+        result = run([LAUNCH, mpi, ranks, build / program, *args], env=env, timeout=900 if FULL else 600)
         assert result.rc == 0, result
         return result.out
 

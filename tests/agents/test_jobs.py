@@ -217,7 +217,7 @@ def test_interrupted(command, build, start, train, python, work, home):
     while time.monotonic() < deadline and not ((work / "steps").exists() and (work / "steps").read_text().count("\n") >= 20):
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, (process.returncode, out, err)
     pid = int((work / "pid").read_text())
     for _ in range(50):
@@ -393,7 +393,7 @@ def test_two_checks_at_once(build, start, train, python, work, home):
     both = [start([build / "cmd" / "twinrun", "check", "--json", "--runs", "2", "--", python, "train.py"], cwd=work, env=env)
             for _ in range(2)]
     for process in both:
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=600)
         assert process.returncode == 0 and json.loads(out)["outcome"] == "same", (process.returncode, out, err)
     assert len(runs_of(home)) == 4
 

@@ -117,7 +117,7 @@ def test_ctrl_c(build, tmp_path):
             break
     time.sleep(0.5)
     p.send_signal(signal.SIGINT)
-    out, _ = p.communicate(timeout=60)
+    out, _ = p.communicate(timeout=300)
     result = json.loads(out)
     assert p.returncode == 130 and result["outcome"] == "interrupted" and result["steps"][0]["result"] == "not-done"
     assert 1 <= result["runs_made"] < 10

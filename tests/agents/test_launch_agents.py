@@ -17,6 +17,8 @@ pytestmark = [
     pytest.mark.skipif(BUILT and b"__asan_init" in LIBRARY.read_bytes(), reason="a sanitized agent loads into sanitized programs only"),
 ]
 SLEEP = "#include <unistd.h>\n#include <stdio.h>\nint main(void) { puts(\"ok\"); fflush(stdout); usleep(600000); return 3; }\n"
+# A program that runs after another one in its process must be looked at twice, and pauses between two looks last up to a second where looking is dear.
+SEEN = SLEEP.replace("600000", "2500000")
 
 
 @pytest.fixture
@@ -133,21 +135,21 @@ def test_programs_that_take_no_preload(work, flags, compiler, word):
 
 
 def test_odd_programs_below_the_job_are_reported_and_unharmed(work):
-    static = compile_c(work, "still", SLEEP, "-static")
-    asan = compile_c(work, "asan", SLEEP, "-fsanitize=address")
-    job = f"env -i {shutil.which('sleep')} 0.6; ./still; env LD_PRELOAD= {shutil.which('sleep')} 0.65; ./asan"
-    r = launch(work, ["bash", "-c", job], "--agents", "--show")
+    static = compile_c(work, "still", SEEN, "-static")
+    asan = compile_c(work, "asan", SEEN, "-fsanitize=address")
+    (work / "job").write_text(f"env -i {shutil.which('sleep')} 2.5 & env LD_PRELOAD= {shutil.which('sleep')} 2.6 & ./still & ./asan & wait; exit 3\n")
+    r = launch(work, ["bash", "job"], "--agents", "--show")  # not -c: the job's own arguments would name them all
     assert r.returncode == 3 and r.stderr == b""
-    assert r.process("sleep 0.6")["why"] == "environment not passed on"
+    assert r.process("sleep 2.5")["why"] == "environment not passed on"
     if static:
         assert r.process("./still") == dict(r.process("./still"), armed=False, why="static binary")
-    assert r.process("sleep 0.65")["why"] == "LD_PRELOAD not passed on"
+    assert r.process("sleep 2.6")["why"] == "LD_PRELOAD not passed on"
     if asan:
         assert r.process("./asan")["armed"]
 
 
 def test_exec_into_a_static_program_is_not_armed(work):
-    static = compile_c(work, "still", SLEEP, "-static")
+    static = compile_c(work, "still", SEEN, "-static")
     if not static:
         pytest.skip("no static C library")
     r = launch(work, ["bash", "-c", "exec ./still"], "--agents")

@@ -197,7 +197,7 @@ def interfere(run, tmp_path, action):
     job = subprocess.Popen([JOB, "slow"], env=run.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert job.stdout.readline() == b"now\n"
     action()
-    out, err = job.communicate(b"\n", timeout=30)
+    out, err = job.communicate(b"\n", timeout=120)
     assert (job.returncode, out, err) == (0, b"slow\n", b"")
 
 
@@ -349,7 +349,7 @@ def test_progress_is_visible_while_the_job_runs(tmp_path):
         time.sleep(0.01)
     slot, = run.slots()
     assert slot["pid"] == job.pid and slot["steps"] == 4 and slot["state"] == 1
-    job.communicate(b"\n", timeout=30)
+    job.communicate(b"\n", timeout=120)
 
 
 def test_control_characters_and_long_arguments(tmp_path):

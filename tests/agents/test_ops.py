@@ -14,7 +14,7 @@ OPS = ROOT / "python" / "twinrun" / "_ops"
 def ops(twinrun, python):
     """ops(*options) -> {operation: row} of the CPU, and the whole object."""
 
-    def call(*options, timeout=240):
+    def call(*options, timeout=600):
         done = twinrun("ops", "--python", python, "--device", "cpu", "--json", *options, timeout=timeout)
         assert done.rc == 0, done
         device, = done.json["devices"]
