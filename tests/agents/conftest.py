@@ -20,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
+LIGHT_SITE = Path(__file__).parent / "light_site"
 FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 
 
@@ -93,6 +94,14 @@ def python():
     if why:
         pytest.skip(f"{program} has no PyTorch: {why}")
     return program
+
+
+@pytest.fixture
+def light(monkeypatch):
+    """Jobs of this test that have an optimizer do without PyTorch's compiler, half of the time that they take to start; with --full they have it.
+    Not for what is about PyTorch itself: test_torch_*, test_jobs and the jobs of ghosts/clean named there."""
+    if not FULL:
+        monkeypatch.setenv("PYTHONPATH", str(LIGHT_SITE))
 
 
 @pytest.fixture

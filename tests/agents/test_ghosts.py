@@ -18,8 +18,16 @@ CLEAN = json.loads((GHOSTS / "clean" / "jobs.json").read_text())
 # What the everyday run leaves out: a third way to start loaders' workers; jobs, and the unwatched run of jobs, whose like test_torch_unchanged.py has.
 SLOW = set() if FULL else {"workers-forkserver", "workers-spawn", "accumulation", "by-hand", "closure", "eval-only", "gan", "lbfgs", "several-optimizers"}
 UNCHANGED_ELSEWHERE = set() if FULL else {"checkpointing", "compiled", "ddp", "grad-scaler", "workers-fork"}
+# Jobs that keep PyTorch's compiler (conftest.light): those that it has a part in (what asks for deterministic algorithms imports it, DistributedDataParallel
+# does, torch.func does), and one that is as ordinary as can be.
+WHOLE = {"checkpointing", "compiled", "ddp", "index-gradient twin", "mlp", "transforms", "two-ranks", "two-ranks twin"}
 # Twins whose like is another one's.
 TWINS = [name for name in TRUTHS if FULL or name not in {"index-gradient-warmup", "raw-tensors", "gan-noise"}]
+
+
+def lighten(request, name):
+    if name not in WHOLE:
+        request.getfixturevalue("light")
 
 
 def filled(argv, python, folder):
@@ -65,7 +73,8 @@ def matches(pattern, text):
 
 
 @pytest.mark.parametrize("name", TRUTHS)
-def test_ghost_is_told_by_its_truth(name, twinrun, run, python, work):
+def test_ghost_is_told_by_its_truth(name, twinrun, run, python, work, request):
+    lighten(request, name)
     truth = TRUTHS[name]
     # Where no run differs a third one says no more.
     done = check(twinrun, run, python, work, name, "job", *(["--runs", "2"] if truth["outcome"] == "same" else []))
@@ -109,7 +118,8 @@ def test_ghost_is_told_by_its_truth(name, twinrun, run, python, work):
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_twin_is_same(name, twinrun, run, python, work):
+def test_twin_is_same(name, twinrun, run, python, work, request):
+    lighten(request, name + " twin")
     done = check(twinrun, run, python, work, name, "twin", "--runs", "2")
     assert (done.json["outcome"], done.rc) == ("same", 0), done
     assert done.json["first"] is None and done.json["differing"] == 0, done
@@ -119,8 +129,9 @@ def test_twin_is_same(name, twinrun, run, python, work):
 
 
 @pytest.mark.parametrize("name", [name for name in CLEAN if name not in SLOW])
-def test_clean_job(name, twinrun, run, python, work, tmp_path):
+def test_clean_job(name, twinrun, run, python, work, tmp_path, request):
     """Outcome as expected; and what the watched job printed and how it ended is what it does when nobody watches."""
+    lighten(request, name)
     job = CLEAN[name]
     if "needs" in job:
         probe = run(job["needs"])
@@ -144,6 +155,7 @@ def test_clean_job(name, twinrun, run, python, work, tmp_path):
             assert_stored(folder, native)
 
 
+@pytest.mark.usefixtures("light")
 @pytest.mark.parametrize("name", TRUTHS if FULL else ["gan-noise"])
 @pytest.mark.parametrize("variant", ["job", "twin"])
 def test_recording_changes_no_output(name, variant, twinrun, run, python, work):
@@ -159,6 +171,7 @@ def test_recording_changes_no_output(name, variant, twinrun, run, python, work):
     assert native.raw_err == watched.raw_err, watched
 
 
+@pytest.mark.usefixtures("light")
 def test_verdict_on_one_screen(twinrun, python, work):
     """The text of a check names step, tensor, operation and line, and never exceeds a screen."""
     job = work / "job.py"

@@ -153,6 +153,7 @@ torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "s
 """
 
 
+@pytest.mark.usefixtures("light")
 def test_torch_job(lab, python, tmp_path):
     """A seeded PyTorch job: all that a run is given is seen, and of its checkpoint the weights alone are compared."""
     (tmp_path / "job.py").write_text(TORCH_JOB)

@@ -3,6 +3,8 @@
 import pytest
 from conftest import marker_line
 
+pytestmark = pytest.mark.usefixtures("light")
+
 JOB = """
     import sys, torch
     mixed, scaled = "mixed" in sys.argv, "scaled" in sys.argv

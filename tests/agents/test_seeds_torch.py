@@ -257,6 +257,7 @@ def test_check_loader():
     assert twin.check_loader(lambda: itertools.count(), batches=3) is None
 
 
+@pytest.mark.usefixtures("light")
 def test_under_the_agent(twinrun, script):
     """The agent records the job's own indices and stays at work."""
     script("job.py", """

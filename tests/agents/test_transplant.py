@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import FULL, ROOT
 
+pytestmark = pytest.mark.usefixtures("light")
+
 NET = """
 import hashlib, os, random
 import torch

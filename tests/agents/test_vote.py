@@ -76,6 +76,7 @@ def test_threads_are_put_back(vote):
     assert sorted(os.sched_getaffinity(0)) == CORES and torch.threads == 4
 
 
+@pytest.mark.usefixtures("light")
 @two_cores
 @pytest.mark.parametrize("kind", ["core", "operation", "agrees"])
 def test_the_vote_in_a_job(kind, twinrun, script, python):
