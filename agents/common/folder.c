@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -125,40 +124,35 @@ static void fill_slot(struct slot *s, enum tw_progress_state state)
         s->steps = twin_writer_step(tw_agent_writer);
 }
 
-/* A free slot; when there is none, one whose process has ended. -1: reported nowhere, the trace is unaffected. */
-static int choose_slot(const struct slot slots[SLOTS])
+/* Takes slot i if it is free (ended: or if its process has ended). Whose lock is on it claims it at this moment: it will not
+ * be free, so nobody waits for anybody, however long a process is held up here. */
+static bool take_slot(int fd, int i, bool ended)
 {
-    for (int i = 0; i < SLOTS; i++)
-        if (slots[i].pid == 0)
-            return i;
-    for (int i = 0; i < SLOTS; i++)
-        if (slots[i].state >= TW_PROGRESS_CLOSED)
-            return i;
-    return -1;
+    struct slot s;
+    struct flock one = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)(sizeof s) * i, .l_len = sizeof s};
+    for (int look = 0; look < 2; look++) {
+        if (pread(fd, &s, sizeof s, one.l_start) != (ssize_t)sizeof s || (s.pid != 0 && !(ended && s.state >= TW_PROGRESS_CLOSED)))
+            return false;
+        if (look == 0 && fcntl(fd, F_SETLK, &one) != 0)
+            return false;
+    }
+    fill_slot(&s, TW_PROGRESS_RECORDING);
+    return pwrite(fd, &s, sizeof s, one.l_start) == (ssize_t)sizeof s;
 }
 
+/* A free slot; when there is none, one whose process has ended. None: reported nowhere, the trace is unaffected. */
 void tw_progress_claim(void)
 {
-    struct slot slots[SLOTS] = {{0}};
+    struct stat st;
     int fd = open_entry("progress", O_RDWR | O_CREAT);
     if (fd < 0)
         return;
-    /* The lock keeps two processes from taking one slot. Whoever cannot get it within 50 ms goes without one. */
-    int locked = -1;
-    for (int i = 0; i < 50 && (locked = flock(fd, LOCK_EX | LOCK_NB)) != 0; i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (locked == 0 && tw_pread_all(fd, slots, sizeof slots, 0) >= 0) {
-        int i = choose_slot(slots);
-        struct slot mine;
-        struct stat st;
-        fill_slot(&mine, TW_PROGRESS_RECORDING);
-        /* Readers may count on the full size. */
-        if (fstat(fd, &st) == 0 && st.st_size < (off_t)sizeof slots && ftruncate(fd, sizeof slots) != 0)
-            i = -1;
-        if (i >= 0 && pwrite(fd, &mine, sizeof mine, (off_t)(sizeof mine) * i) == (ssize_t)sizeof mine)
-            claimed = i;
-    }
-    close(fd); /* gives the lock back */
+    /* Readers may count on the full size. */
+    bool whole = fstat(fd, &st) == 0 && (st.st_size >= (off_t)(SLOTS * sizeof(struct slot)) || ftruncate(fd, SLOTS * sizeof(struct slot)) == 0);
+    for (int i = 0; whole && claimed < 0 && i < 2 * SLOTS; i++)
+        if (take_slot(fd, i % SLOTS, i >= SLOTS))
+            claimed = i % SLOTS;
+    close(fd); /* gives the locks back */
 }
 
 void tw_progress_forget(void)

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,10 +97,43 @@ static void leave_launcher(int keep)
     prctl(PR_SET_NAME, "twinrun-record");
 }
 
-/* From now on beside the job: it goes first. */
-static void step_back(void)
+/* Beside the job, which goes first: on a thread that steps back, since nobody may take that back, and once the job has ended
+ * the launcher waits for us and is in a hurry. What a stage asks other programs steps back with it. */
+struct stage { struct tw_collector *c; void (*look)(struct tw_collector *); };
+
+static void *step_back_and_look(void *stage)
 {
-    setpriority(PRIO_PROCESS, 0, NICE);
+    const struct stage *s = stage;
+    setpriority(PRIO_PROCESS, 0, NICE); /* of this thread alone (Linux) */
+    s->look(s->c);
+    return NULL;
+}
+
+static void beside_job(struct tw_collector *c, int fd, void (*look)(struct tw_collector *))
+{
+    struct stage s = {c, look};
+    pthread_t thread;
+    if (told_to_end(c, fd, 0) || pthread_create(&thread, NULL, step_back_and_look, &s) != 0)
+        look(c);
+    else
+        pthread_join(thread, NULL);
+}
+
+static void look_at_environment(struct tw_collector *c)
+{
+    tw_pv_put(c->root, "launch", tw_pv_launch(c));
+    tw_pv_put(c->root, "environment", tw_pv_environment(c));
+    tw_pv_put(c->root, "accelerators", tw_pv_accelerators(c));
+}
+
+static void look_at_packages(struct tw_collector *c)
+{
+    tw_pv_put(c->root, "packages", tw_pv_packages(c));
+}
+
+static void look_at_code(struct tw_collector *c)
+{
+    tw_pv_code_later(c, json_object_get(c->root, "code"));
 }
 
 static void describe(struct tw_collector *c)
@@ -115,30 +149,26 @@ static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
 {
     const int fd = 3;
     describe(c);
-    json_t *code = tw_pv_code(c);
-    tw_pv_put(c->root, "code", code);
+    tw_pv_put(c->root, "code", tw_pv_code(c));
     tw_pv_put(c->root, "programs", tw_pv_programs(c));
     tw_pv_put(c->root, "config", tw_pv_config(c));
     tw_pv_put(c->root, "data", tw_pv_data(c));
     double ms = (double)(tw_monotonic_ns() - begin) * 1e-6;
     bool early = !told_to_end(c, fd, 0) && c->job == 0;
     say(fd, 'S');
-    step_back();
     tw_pv_put(c->root, "before_job", json_pack("{s:b, s:f}", "seen", early, "ms", ms));
     if (!early)
         tw_pv_note(c, "code and configuration were looked at while the job ran already: it took %.0f ms", ms);
-    tw_pv_put(c->root, "launch", tw_pv_launch(c));
-    tw_pv_put(c->root, "environment", tw_pv_environment(c));
-    tw_pv_put(c->root, "accelerators", tw_pv_accelerators(c));
-    tw_pv_put(c->root, "packages", tw_pv_packages(c));
-    tw_pv_code_later(c, code);
+    void (*const stages[])(struct tw_collector *) = {look_at_environment, tw_pv_compilers, look_at_packages, look_at_code};
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
+        beside_job(c, fd, stages[i]);
     write_record(c, false);
     /* Libraries are hashed while the job runs; ranks may come late. At the end all are asked for. */
     static const int pauses_ms[] = {300, 1000, 4000, 20000, 60000};
     bool ended = false;
     for (size_t i = 0; i < sizeof pauses_ms / sizeof pauses_ms[0] && !ended; i++)
         if (!(ended = told_to_end(c, fd, pauses_ms[i])))
-            tw_pv_ranks(c);
+            beside_job(c, fd, tw_pv_ranks);
     while (!ended)
         ended = told_to_end(c, fd, -1);
     tw_pv_ranks(c);

@@ -75,6 +75,7 @@ json_t *tw_pv_programs(struct tw_collector *c);
 json_t *tw_pv_config(struct tw_collector *c);
 json_t *tw_pv_data(struct tw_collector *c);
 json_t *tw_pv_environment(struct tw_collector *c);
+void tw_pv_compilers(struct tw_collector *c); /* into the environment: asks them, unless the run before found the same ones */
 json_t *tw_pv_topology(const struct tw_collector *c); /* writes topology.xml, and says what it is */
 json_t *tw_pv_packages(struct tw_collector *c);
 json_t *tw_pv_accelerators(struct tw_collector *c);

@@ -224,25 +224,52 @@ static json_t *locale(const struct tw_collector *c)
     return json_string("C");
 }
 
-static json_t *compilers(const struct tw_collector *c)
+static const char *const compilers[][3] = {{"gcc", "-dumpfullversion", NULL}, {"clang", "--version", NULL}, {"nvcc", "--version", NULL}, {"ld", "--version", NULL}};
+enum { COMPILERS = sizeof compilers / sizeof compilers[0], ANSWER_S = 5 };
+
+/* Which files they are; changes when one is replaced. */
+static json_t *compiler_stamp(const char *path)
 {
-    static const char *const all[][3] = {{"gcc", "-dumpfullversion", NULL}, {"clang", "--version", NULL}, {"nvcc", "--version", NULL}, {"ld", "--version", NULL}};
+    struct tw_buf b = {0};
+    for (size_t i = 0; i < COMPILERS; i++) {
+        struct stat st;
+        char *file = tw_program_find(compilers[i][0], path, NULL);
+        if (file && stat(file, &st) == 0)
+            tw_buf_printf(&b, "%s%s=%lld.%09ld", b.len ? " " : "", file, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+        tw_free(file);
+    }
+    json_t *v = b.len ? tw_json_bytes(b.data) : json_null();
+    tw_buf_free(&b);
+    return v;
+}
+
+static json_t *ask_compilers(void)
+{
     json_t *o = json_object();
-    const char *path = tw_pv_variable(c->env, "PATH");
-    if (path)
-        setenv("PATH", path, 1); /* the ones the job would find: just-in-time compilers call them */
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        struct tw_ask a = {.argv = all[i], .limit_s = 2, .cap = 65536};
+    for (size_t i = 0; i < COMPILERS; i++) {
+        struct tw_ask a = {.argv = compilers[i], .limit_s = ANSWER_S, .cap = 65536};
         if (tw_ask(&a)) {
             const char *release = strstr(a.out, "release ");
             const char *text = i == 2 && release ? release : a.out;
-            tw_pv_put(o, all[i][0], json_stringn(text, strcspn(text, "\n")));
+            tw_pv_put(o, compilers[i][0], json_stringn(text, strcspn(text, "\n")));
         } else if (!a.missing) {
-            tw_pv_put(o, all[i][0], json_null()); /* it is there, and gave no answer in time: not known */
+            tw_pv_put(o, compilers[i][0], json_null()); /* it is there, and gave no answer in time: not known */
         }
         tw_free(a.out);
     }
     return o;
+}
+
+void tw_pv_compilers(struct tw_collector *c)
+{
+    json_t *o = json_object_get(c->root, "environment"), *old = json_object_get(c->before, "environment");
+    const char *path = tw_pv_variable(c->env, "PATH");
+    if (path)
+        setenv("PATH", path, 1); /* the ones the job would find: just-in-time compilers call them */
+    json_t *now = compiler_stamp(path);
+    bool same = !json_is_null(now) && json_equal(json_object_get(old, "compilers_stamp"), now);
+    tw_pv_put(o, "compilers", same ? json_incref(json_object_get(old, "compilers")) : ask_compilers());
+    tw_pv_put(o, "compilers_stamp", now);
 }
 
 json_t *tw_pv_environment(struct tw_collector *c)
@@ -257,7 +284,6 @@ json_t *tw_pv_environment(struct tw_collector *c)
     tw_pv_put(o, "cgroup", cgroup());
     tw_pv_put(o, "container", container(c));
     tw_pv_put(o, "locale", locale(c));
-    tw_pv_put(o, "compilers", compilers(c));
     tw_pv_put(o, "topology", tw_pv_topology(c));
     return o;
 }

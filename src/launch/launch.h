@@ -175,6 +175,7 @@ struct tw_proc {
     uint64_t start; /* clock ticks since boot */
     uint64_t cpu_ticks; /* of all its threads */
     uint32_t threads;
+    uint64_t image; /* where its arguments lie, another place after every exec; 0: amid an exec, or another user's */
     bool has_memory; /* false: it is ending, though its state need not say so yet, and nothing of its program can be read */
     int mark;       /* the table's */
 };
@@ -183,15 +184,16 @@ bool tw_proc_stat(pid_t pid, struct tw_proc *out);
 char *tw_proc_argv(pid_t pid); /* joined by spaces, secrets masked; NULL when it has none (a zombie) or there is no memory */
 /* Start time of a process in clock ticks since boot, 0 when there is none. */
 uint64_t tw_process_start_ticks(pid_t pid);
-/* Why the agent is not in a process. NULL: its library is. environ_line: the "TWINRUN_RUN_DIR=..." of this run;
- * preload_why: why nothing was preloaded, or NULL. */
-const char *tw_proc_why_unarmed(pid_t pid, const char *environ_line, const char *preload_why);
+/* Why the agent is not in a process; NULL: its library is. environ_line: the "TWINRUN_RUN_DIR=..." of this run; preload_why:
+ * why nothing was preloaded, or NULL. False: it is ending or amid an exec, and nothing can be told now. */
+bool tw_proc_why_unarmed(pid_t pid, uint64_t start, const char *environ_line, const char *preload_why, const char **why);
 
 struct tw_tree;
 struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why, struct twin_error *err);
 void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv);
 void tw_tree_sample(struct tw_tree *t, bool force); /* keeps to 1% of one core unless forced */
 uint32_t tw_tree_alive(const struct tw_tree *t);
+uint64_t tw_tree_busy_ns(const struct tw_tree *t); /* when one of them was last seen to run, or to wait for a processor or a disk */
 uint32_t tw_tree_armed(struct tw_tree *t);
 enum tw_kill_scope { TW_KILL_ALL, TW_KILL_GROUP, TW_KILL_OTHERS }; /* in our process group; outside of it */
 void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope); /* parents before children */

@@ -25,7 +25,7 @@ int tw_proc_read_small(const char *path, char *out, size_t room)
     return (int)n;
 }
 
-/* pid (comm) state ppid pgrp ... starttime is field 22, vsize field 23. The name may hold anything, also ") S 1": take the last ')'. */
+/* pid (comm) state ppid pgrp ... starttime is field 22, vsize field 23, arg_start field 48. The name may hold anything, also ") S 1": take the last ')'. */
 bool tw_proc_stat(pid_t pid, struct tw_proc *out)
 {
     char path[40], text[1024];
@@ -48,6 +48,9 @@ bool tw_proc_stat(pid_t pid, struct tw_proc *out)
     char *size = NULL;
     out->start = p ? strtoull(p + 1, &size, 10) : 0;
     out->has_memory = size && strtoull(size, NULL, 10) > 0;
+    for (int field = 22; field < 47 && p; field++)
+        p = strchr(p + 1, ' ');
+    out->image = p ? strtoull(p + 1, NULL, 10) : 0;
     out->mark = 0;
     return true;
 }
@@ -116,15 +119,16 @@ static bool maps_library(pid_t pid)
     return has;
 }
 
-/* Why is this process not armed? NULL: the library is in it. The properties of the program come before those of its
- * environment: they would hold with a better one too. */
-const char *tw_proc_why_unarmed(pid_t pid, const char *environ_line, const char *preload_why)
+static const char foreign[] = "another user's process: it cannot be looked into";
+
+/* The properties of the program come before those of its environment: they would hold with a better one too. */
+static const char *why_unarmed(pid_t pid, const char *environ_line, const char *preload_why)
 {
     struct tw_elf elf;
     char path[40];
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
     if (tw_elf_inspect(path, &elf) != 0)
-        return errno == EACCES || errno == EPERM ? "another user's process: it cannot be looked into"
+        return errno == EACCES || errno == EPERM ? foreign
                                                  : "its program cannot be opened";
     if (maps_library(pid))
         return NULL;
@@ -136,4 +140,16 @@ const char *tw_proc_why_unarmed(pid_t pid, const char *environ_line, const char 
         return "set-user-ID program";
     const char *why = environment_fault(pid, environ_line, preload_why);
     return why ? why : elf.sanitizer ? "built with a sanitizer" : "its loader did not load the agent library";
+}
+
+/* What is seen of a process counts only if it was one program, and whole, all the time: one that is ending gives its program and
+ * arguments back first, and its state changes last; an exec puts the program in place first, its arguments and environment last. */
+bool tw_proc_why_unarmed(pid_t pid, uint64_t start, const char *environ_line, const char *preload_why, const char **why)
+{
+    struct tw_proc first, again;
+    if (!tw_proc_stat(pid, &first))
+        return false;
+    *why = why_unarmed(pid, environ_line, preload_why);
+    return tw_proc_stat(pid, &again) && again.start == start && again.has_memory && again.image == first.image &&
+           (again.image != 0 || *why == foreign);
 }

@@ -16,7 +16,8 @@
 #define MS 1000000ull
 enum {
     TICK_MS = 250,
-    LINGER_MS = 500,
+    LINGER_MS = 500,       /* what does nothing for so long after the job's end stays for good */
+    LINGER_BUSY_MS = 5000, /* what does something may be on its way to its end, on a busy machine for long */
     GRACE_SIGNAL_MS = 5000,
     GRACE_STOP_MS = 3000,
     GIVE_UP_MS = 3000,
@@ -164,7 +165,8 @@ static bool finished(struct tw_job *job, uint64_t now)
         return job->kill_ns != 0 && now > job->kill_ns + GIVE_UP_MS * MS;
     if (job->stop != TW_STOP_NO) /* asked to stop while our own reader does not read: do not wait for it */
         return now > (job->stop_ns > job->end_ns ? job->stop_ns : job->end_ns) + LINGER_MS * MS;
-    return drained && now > job->end_ns + LINGER_MS * MS;
+    uint64_t busy_ns = tw_tree_busy_ns(job->tree), idle_ns = busy_ns > job->end_ns ? busy_ns : job->end_ns;
+    return drained && (now > idle_ns + LINGER_MS * MS || now > job->end_ns + LINGER_BUSY_MS * MS);
 }
 
 /* Milliseconds until something is due. */

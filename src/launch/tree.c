@@ -53,6 +53,7 @@ struct tw_tree {
     uint64_t armed_offset, next_sample_ns, last_pid;
     bool settled; /* /proc was read once more after last_pid was first seen */
     uint32_t alive;
+    uint64_t busy_ns;
     bool overflow;
 };
 
@@ -251,10 +252,9 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
     if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull ||
         spoke(t, s))
         return;
-    const char *why = tw_proc_why_unarmed(s->pid, t->environ_line, t->preload_why);
-    struct tw_proc again;
-    if (!tw_proc_stat(s->pid, &again) || again.start != s->start || !again.has_memory)
-        return; /* it ended while we looked, or had begun to: its program and arguments go first, its state changes last */
+    const char *why;
+    if (!tw_proc_why_unarmed(s->pid, s->start, t->environ_line, t->preload_why, &why))
+        return;
     s->why = why ? tw_strdup(why) : NULL;
     s->loaded = why == NULL;
     s->examined = true;
@@ -297,6 +297,8 @@ void tw_tree_sample(struct tw_tree *t, bool force)
         if (strchr("ZXx", t->now[i].state))
             continue;
         t->alive++;
+        if (strchr("RD", t->now[i].state))
+            t->busy_ns = begin;
         struct seen *s = remember(t, &t->now[i]);
         if (s) {
             s->alive = true;
@@ -373,6 +375,11 @@ void tw_tree_usage(struct tw_tree *t, struct tw_tree_usage *out)
 uint32_t tw_tree_alive(const struct tw_tree *t)
 {
     return t->alive;
+}
+
+uint64_t tw_tree_busy_ns(const struct tw_tree *t)
+{
+    return t->busy_ns;
 }
 
 uint32_t tw_tree_armed(struct tw_tree *t)

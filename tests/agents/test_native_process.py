@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native agent in processes of every kind: what the user sees is unchanged, and what happened is in the traces."""
+import fcntl
 import os
 import shutil
 import signal
@@ -325,6 +326,18 @@ def test_more_processes_than_slots(tmp_path):
         run.start(JOB, "twice")
     assert len(run.slots()) == 64
     assert len(os.listdir(tmp_path / "ranks")) == 66
+
+
+def test_a_slot_that_another_process_takes_at_this_moment(tmp_path):
+    """It is passed over, whatever holds that process up: nobody goes without a slot for it (--steps would wait for ever)."""
+    run = Run(tmp_path)
+    with open(tmp_path / "progress", "wb+") as f:
+        f.truncate(64 * 64)
+        fcntl.flock(f, fcntl.LOCK_EX)
+        fcntl.lockf(f, fcntl.LOCK_EX, 64, 0)
+        run.start(JOB, "plain")
+        slot, = run.slots()
+        assert slot["steps"] == 5 and f.read(64) == bytes(64)
 
 
 def test_progress_is_visible_while_the_job_runs(tmp_path):

@@ -115,10 +115,10 @@ static float train(float *w, long step, float disturbance)
 /* A number from 1 on, another in every run. */
 static float draw(void)
 {
-    unsigned short bits = 0;
+    unsigned bits = 0;
     if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
         exit(6);
-    return 1 + (float)bits / 131072;
+    return 1 + (float)(bits >> 10) / (1 << 23); /* all that a float has there: no two runs draw the same by chance */
 }
 
 int main(int argc, char **argv)

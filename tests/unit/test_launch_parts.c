@@ -321,8 +321,83 @@ static void test_what_is_ending_says_nothing_about_its_agent(void **state)
         skip(); /* all 20 were gone too soon */
 }
 
+/* Works on for longer than an idle process is waited for, says a word, and ends: so does anything that ends on a busy machine. */
+static int end_busily(void)
+{
+    uint64_t begin = tw_monotonic_ns();
+    while (tw_monotonic_ns() - begin < 1200000000u) {}
+    return write(STDOUT_FILENO, "late", 4) == 4 ? 0 : 4;
+}
+
+static void test_what_works_on_is_waited_for(void **state)
+{
+    (void)state;
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(n > 0);
+    self[n] = '\0';
+    struct twin_run *run = run_command("job", (char *[]){"sh", "-c", "\"$0\" --end-busily & exit 3", self, NULL});
+    assert_int_equal(run->exit_code, 3);
+    assert_int_equal(run->stdout_bytes, 4);
+    for (uint32_t i = 0; i < run->process_count; i++)
+        assert_false(run->processes[i].outlived);
+    twin_run_free(run);
+}
+
+/* A process that goes from exec to exec: in the midst of one it has the new program, and no arguments and environment yet. */
+static int exec_again(const char *left)
+{
+    char text[16];
+    int n = atoi(left);
+    snprintf(text, sizeof text, "%06d", n - 1);
+    if (n > 0)
+        execl("/proc/self/exe", "again", "--exec-again", text, (char *)NULL);
+    return n > 0;
+}
+
+static void test_what_is_amid_an_exec_is_looked_at_later(void **state)
+{
+    (void)state;
+    enum { PROCESSES = 2, LOOKS = 500 };
+    pid_t pid[PROCESSES];
+    const char *wrong = NULL;
+    struct twin_run *run = run_command("job", (char *[]){"true", NULL});
+    char *line = tw_printf("TWINRUN_RUN_DIR=%s", run->dir);
+    for (int i = 0; i < PROCESSES; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            putenv(line);
+            exec_again("999999");
+            _exit(5);
+        }
+    }
+    for (int i = 0; i < PROCESSES;) { /* until they are no forks of us, which have no such variable */
+        char *argv = tw_proc_argv(pid[i]);
+        i += argv && tw_starts(argv, "again");
+        tw_free(argv);
+    }
+    for (int i = 0; i < LOOKS && !wrong; i++) {
+        const char *why = NULL;
+        pid_t one = pid[i % PROCESSES];
+        if (tw_proc_why_unarmed(one, tw_process_start_ticks(one), line, NULL, &why) && (!why || strcmp(why, "LD_PRELOAD not passed on") != 0))
+            wrong = why ? why : "armed";
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        kill(pid[i], SIGKILL);
+        waitpid(pid[i], NULL, 0);
+    }
+    tw_free(line);
+    twin_run_free(run);
+    if (wrong)
+        fail_msg("%s", wrong);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--end-busily") == 0)
+        return end_busily();
+    if (argc > 2 && strcmp(argv[1], "--exec-again") == 0)
+        return exec_again(argv[2]);
     if (argc > 1 && strcmp(argv[1], "--end-with-many-files") == 0)
         return end_with_many_files();
     const struct CMUnitTest tests[] = {
@@ -333,6 +408,8 @@ int main(int argc, char **argv)
         IN_FOLDER(test_elf_of_damaged_files),
         cmocka_unit_test(test_candidates),
         IN_FOLDER(test_what_is_ending_says_nothing_about_its_agent),
+        IN_FOLDER(test_what_works_on_is_waited_for),
+        IN_FOLDER(test_what_is_amid_an_exec_is_looked_at_later),
         IN_FOLDER(test_allocation_failures),
         IN_FOLDER(test_allocation_failures_of_the_readers),
     };

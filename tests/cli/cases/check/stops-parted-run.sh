@@ -1,5 +1,5 @@
 # A later run that has parted is cut short: a long job does not cost its length again.
-twinrun check -q --json --runs 2 -- "$JOB" --runs-file runs --part-at 5 --steps 600 --sleep-ms 20 >verdict.json
+twinrun check -q --json --runs 2 -- "$JOB" --runs-file runs --part-at 5 --steps 900 --sleep-ms 20 >verdict.json
 echo "exit $?"
 "$PYTHON" -c '
 import json

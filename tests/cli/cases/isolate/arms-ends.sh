@@ -2,8 +2,8 @@
 job="$TRAINER --ordered --quiet --steps 5"
 ends() { echo "== $1"; shift; twinrun isolate -q "$@" >said; echo "exit $?"; grep -E '^(outcome|evidence|bound|note|next)' said | sed 's/[0-9.]* s$/T s/'; }
 ends "agree" --a "A=1 $job" --b "A=2 $job"
-ends "A does not repeat itself" --a "$job --seed \$(od -An -N2 -tu2 /dev/urandom)" --b "$job --seed 1"
-ends "held still it does" --pin entropy --a "$job --seed \$(od -An -N2 -tu2 /dev/urandom)" --b "X=1 $job --seed \$(od -An -N2 -tu2 /dev/urandom)"
+ends "A does not repeat itself" --a "$job --seed \$(od -An -N4 -tu4 /dev/urandom)" --b "$job --seed 1"
+ends "held still it does" --pin entropy --a "$job --seed \$(od -An -N4 -tu4 /dev/urandom)" --b "X=1 $job --seed \$(od -An -N4 -tu4 /dev/urandom)"
 ends "its output does not, where nothing is recorded" --a "$PYTHON -c 'print(hash(\"x\") / 2**64)'" --b "X=1 $PYTHON -c 'print(hash(\"x\") / 2**64)'"
 ends "A fails" --a false --b "$job"
 ends "B fails" --a "exit 0" --b "exit 3"

@@ -1,5 +1,5 @@
 # A seed from the system: the cause is named, with its pin; under that pin the job repeats itself.
-job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N2 -tu2 /dev/urandom | tr -d " ")"'
+job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N4 -tu4 /dev/urandom | tr -d " ")"'
 twinrun isolate -q -- sh -c "$job" "$TRAINER" >said
 echo "exit $?"
 grep -E '^(cause|fix|pin|seen)' said

@@ -1,5 +1,5 @@
 # An interrupted search goes on where it was: no run is made twice.
-job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N2 -tu2 /dev/urandom | tr -d " ")"; [ -f go ] || sleep 1'
+job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N4 -tu4 /dev/urandom | tr -d " ")"; [ -f go ] || sleep 1'
 "$PYTHON" "$CASES/../interrupt.py" '.twinrun/searches/*/log.jsonl+' twinrun isolate -q -- sh -c "$job" "$TRAINER" >said
 grep -E '^exit' said
 touch go

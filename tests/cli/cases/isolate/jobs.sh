@@ -1,7 +1,7 @@
 # Runs at the same time find the same cause; each has a folder of its own and reads the same stdin.
 D=$PWD
 job='read -r x; [ "$x" = hello ] || exit 9; mkdir written || exit 8
-"$0" --ordered --quiet --steps 10 --seed "$(od -An -N2 -tu2 /dev/urandom | tr -d " ")"'
+"$0" --ordered --quiet --steps 10 --seed "$(od -An -N4 -tu4 /dev/urandom | tr -d " ")"'
 echo hello | twinrun isolate -q --jobs 3 --pin entropy,threads -- sh -c "$job" "$TRAINER" >said
 echo "exit $?"
 grep -E '^(cause|note|cost)' said
@@ -12,7 +12,7 @@ runs = [json.loads(line) for line in open(glob.glob('.twinrun/searches/*/log.jso
 print({r['status'] for r in runs})"
 # The first run is alone, so 'several' means that runs go on at the same time: they all end, whoever is told to.
 job='echo $$ >>"$1/pids"; mkdir "$1/first" 2>/dev/null || touch "$1/several"
-"$0" --ordered --quiet --steps 10 --seed "$(od -An -N2 -tu2 /dev/urandom | tr -d " ")"; [ -f "$1/go" ] || [ ! -f "$1/several" ] || sleep 20'
+"$0" --ordered --quiet --steps 10 --seed "$(od -An -N4 -tu4 /dev/urandom | tr -d " ")"; [ -f "$1/go" ] || [ ! -f "$1/several" ] || sleep 300'
 "$PYTHON" "$CASES/../interrupt.py" several twinrun isolate -q --jobs 3 --pin entropy,threads -- sh -c "$job" "$TRAINER" "$D" | grep -E '^(exit|something)'
 rm several
 twinrun isolate -q --jobs 3 --pin entropy,threads --resume -- sh -c "$job" "$TRAINER" "$D" >/dev/null &

@@ -1,5 +1,5 @@
 # Known cases: a hint, worded as one; a case of one's own is written, found again, and comes first; files that are wrong are named.
-job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N2 -tu2 /dev/urandom | tr -d " ")"'
+job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N4 -tu4 /dev/urandom | tr -d " ")"'
 twinrun isolate -q --save-case ../x -- true
 echo "exit $?"
 twinrun isolate -q --save-case mine -- sh -c "$job" "$TRAINER" | grep -oE '^(hint .*\(default-seed-is-new\)|hint .*)' | cut -c1-80

@@ -1,5 +1,5 @@
 # A search whose budget was too small goes on with a larger one: no run is made twice.
-job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N2 -tu2 /dev/urandom | tr -d " ")"'
+job='"$0" --ordered --quiet --steps 10 --seed "$(od -An -N4 -tu4 /dev/urandom | tr -d " ")"'
 twinrun isolate -q --max-runs 8 -- sh -c "$job" "$TRAINER" >said
 echo "exit $?"
 grep -c -- '--resume --max-runs' said

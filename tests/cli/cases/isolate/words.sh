@@ -1,6 +1,6 @@
 # Only words differ: no verdict by themselves; taken for a divergence, their cause is the hash salt and not the entropy that it is drawn from.
 cat >words.py <<'END'
-print(*{"alpha", "beta", "gamma", "delta", "epsilon", "zeta"})
+print(*{"alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"})
 END
 twinrun isolate -q -- "$PYTHON" words.py >said
 echo "exit $?"

@@ -1,6 +1,6 @@
 # Runs are made in turns; speed, metric and bits are answered apart. The times themselves are not shown here.
 job="$JOB --steps 12"
-twinrun significant -q --within 1% --a "$job --sleep-ms 1" --b "$job --sleep-ms 9" > said; echo "exit $?"
+twinrun significant -q --within 1% --a "$job --sleep-ms 1" --b "$job --sleep-ms 30" > said; echo "exit $?"
 head -3 said | sed 's/B is [0-9.]*% higher.*/B is N higher/'
 grep -c '^for a paper' said; grep 'one value in' said
 twinrun significant -q -n 3 --json --a "$job" --b "$job --noise-at 2" > found; echo "exit $?"
