@@ -104,11 +104,13 @@ int64_t tw_env_shown_clock(const char *factors)
 {
     static const char pinned[] = "clock=pin:";
     int64_t shown = 0;
-    for (const char *p = factors; p && *p; p = strchr(p, ','), p += p != NULL)
+    for (const char *p = factors, *comma; p; p = comma ? comma + 1 : NULL) {
+        comma = strchr(p, ',');
         if (tw_starts(p, pinned))
             shown = strtoll(p + strlen(pinned), NULL, 10);
         else if (tw_starts(p, "clock=") && !tw_starts(p, "clock=audit"))
             shown = -1;
+    }
     return shown;
 }
 

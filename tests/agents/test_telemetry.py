@@ -591,7 +591,8 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("slow", [0, 1] if FULL else [1])
+@pytest.mark.skipif(not FULL, reason="20 s of three PyTorch processes: TWINRUN_FULL=1")
+@pytest.mark.parametrize("slow", [0, 1])
 def test_a_rank_of_torchrun_with_more_work(tmp_path, python, slow):
     """DistributedDataParallel over gloo; one rank has four times the samples. On a busy machine it also waits four times as long for a processor, or longer."""
     (tmp_path / "job.py").write_text(DDP_JOB)
