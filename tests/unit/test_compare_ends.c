@@ -292,7 +292,8 @@ static void rank_whose_gradient_parts(void **state)
     twin_verdict_free(v);
 }
 
-/* Threads that share the step counter: their records fall into other steps in every run, and are the same. */
+/* Threads that share the step counter: their records fall into other steps in every run, and are the same. Of the optimizers the one
+ * that comes second has a number, unless the first is gone by then. */
 static void threads_cut_steps_as_they_like(void **state)
 {
     (void)state;
@@ -306,6 +307,9 @@ static void threads_cut_steps_as_they_like(void **state)
                 float x[2] = {(float)done[thread]++, differ && i && k == 13 ? 2 : 1};
                 synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .role = thread ? "thread" : NULL}, x, 2);
                 synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w", .role = thread ? "thread" : NULL}, x, 2);
+                const char *optimizer = i == 0 ? (thread ? "SGD#2" : "SGD") : "SGD";
+                x[1] = thread ? .1f : .2f;
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_HYPER, .name = "lr", .scope = optimizer, .role = NULL}, x, 2);
                 if (i == 0 || k != 7)
                     twin_writer_step_end(w);
             }
