@@ -95,14 +95,45 @@ static void add(struct tw_isolate_consumers *x, char *text)
         tw_free(text);
 }
 
+/* One line of the job, over all its processes. */
+struct asking { const char *where, *source; size_t where_bytes; unsigned long long calls; };
+
 /* "train.py:12 | 3 | seed = os.urandom(4)" */
-static char *from_python(const char *text)
+static bool asking_parse(const char *text, struct asking *out)
 {
     const char *calls = strstr(text, " | "), *source = calls ? strstr(calls + 3, " | ") : NULL;
-    if (!source)
-        return NULL;
-    bool one = tw_starts(calls + 3, "1 ");
-    return tw_printf("%.*s, %.*s call%s: %s", (int)(calls - text), text, (int)(source - calls - 3), calls + 3, one ? "" : "s", source + 3);
+    if (source)
+        *out = (struct asking){text, source + 3, (size_t)(calls - text), strtoull(calls + 3, NULL, 10)};
+    return source;
+}
+
+static int more_calls_first(const void *a, const void *b)
+{
+    const struct asking *x = a, *y = b;
+    return x->calls != y->calls ? (x->calls < y->calls) - (x->calls > y->calls) : strcmp(x->where, y->where);
+}
+
+/* Workers ask at the same lines. */
+static void from_python(const struct twin_said_line *line, size_t count, const char *key, struct tw_isolate_consumers *x)
+{
+    struct asking *all = tw_reallocarray(NULL, count ? count : 1, sizeof *all), a;
+    size_t n = 0, k;
+    for (size_t i = 0; all && i < count; i++) {
+        if (strcmp(line[i].key, key) != 0 || !asking_parse(line[i].value, &a))
+            continue;
+        for (k = 0; k < n; k++)
+            if (all[k].where_bytes == a.where_bytes && memcmp(all[k].where, a.where, a.where_bytes) == 0 && strcmp(all[k].source, a.source) == 0)
+                break;
+        if (k == n)
+            all[n++] = a;
+        else
+            all[k].calls += a.calls;
+    }
+    if (n > 1)
+        qsort(all, n, sizeof *all, more_calls_first);
+    for (k = 0; k < n; k++)
+        add(x, tw_printf("%.*s, %llu call%s: %s", (int)all[k].where_bytes, all[k].where, all[k].calls, all[k].calls == 1 ? "" : "s", all[k].source));
+    tw_free(all);
 }
 
 static void read_consumers(const struct twin_run *r, const char *word, struct tw_isolate_consumers *x)
@@ -114,10 +145,10 @@ static void read_consumers(const struct twin_run *r, const char *word, struct tw
     snprintf(key[1], sizeof key[1], "audit.%s", word);
     if (twin_said_lines(r, &text, &line, &count, NULL) != 0)
         count = 0;
-    for (int native = 0; native < 2; native++)
-        for (size_t i = 0; i < count; i++)
-            if (strcmp(line[i].key, key[native]) == 0)
-                add(x, native ? from_stack(r, line[i].value) : from_python(line[i].value));
+    from_python(line, count, key[0], x);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(line[i].key, key[1]) == 0)
+            add(x, from_stack(r, line[i].value));
     tw_free(line);
     tw_free(text);
 }
