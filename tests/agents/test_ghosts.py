@@ -19,8 +19,8 @@ CLEAN = json.loads((GHOSTS / "clean" / "jobs.json").read_text())
 SLOW = set() if FULL else {"workers-forkserver", "workers-spawn", "accumulation", "by-hand", "closure", "eval-only", "gan", "lbfgs", "several-optimizers"}
 UNCHANGED_ELSEWHERE = set() if FULL else {"checkpointing", "compiled", "ddp", "grad-scaler", "workers-fork"}
 # Jobs that keep PyTorch's compiler (conftest.light): those that it has a part in (what asks for deterministic algorithms imports it, DistributedDataParallel
-# does, torch.func does, threads that meet in its import start one after the other), and one that is as ordinary as can be.
-WHOLE = {"checkpointing", "compiled", "ddp", "index-gradient twin", "mlp", "threads", "transforms", "two-ranks", "two-ranks twin"}
+# does, torch.func does), and one that is as ordinary as can be. The two threads of "threads" do without: meeting in that import would put them in step.
+WHOLE = {"checkpointing", "compiled", "ddp", "index-gradient twin", "mlp", "transforms", "two-ranks", "two-ranks twin"}
 # Twins whose like is another one's.
 TWINS = [name for name in TRUTHS if FULL or name not in {"index-gradient-warmup", "raw-tensors", "gan-noise"}]
 
