@@ -277,8 +277,8 @@ void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
 /* ---- noise.c: numbers told from times, pids and addresses */
 /* The seconds since 1970 in which a bare number is a time stamp: of numbers of ten digits almost every fourth lies in this
  * century's first third, and most of those are checksums, seeds and results. */
-struct tw_noise_span { double from, to; };
-struct tw_noise_span tw_noise_span(const struct twin_run *run); /* from a day before the run to a month after it, by the clock that it saw */
+struct tw_noise_span { double from[2], to[2]; }; /* by this machine's clock, which files keep, and by the one that the job was shown */
+struct tw_noise_span tw_noise_span(const struct twin_run *run); /* from a day before the run to a month after it */
 /* A copy of the line in which everything that may differ between equal runs is masked with '~'. NULL = no memory. */
 char *tw_noise_mask(const char *line, size_t n, struct tw_noise_span span);
 /* A copy in which in addition every remaining number is masked with '#': what the line says, not how much. */

@@ -116,7 +116,7 @@ static size_t match_epoch(const char *p, struct tw_noise_span span)
     double seconds = 0;
     for (size_t i = 0; i < 10; i++)
         seconds = seconds * 10 + (p[i] - '0');
-    if (seconds < span.from || seconds > span.to)
+    if ((seconds < span.from[0] || seconds > span.to[0]) && (seconds < span.from[1] || seconds > span.to[1]))
         return 0;
     return p[n] == '.' && n == 10 ? n + 1 + digits(p + n + 1) : n;
 }
@@ -124,10 +124,11 @@ static size_t match_epoch(const char *p, struct tw_noise_span span)
 struct tw_noise_span tw_noise_span(const struct twin_run *run)
 {
     enum { DAY_S = 86400, BEFORE = DAY_S, AFTER = 31 * DAY_S }; /* clocks of other machines and zones; what expires later */
+    double after = AFTER + (isfinite(run->wall_s) ? run->wall_s : 0), start = (double)run->start_realtime_ns / 1e9;
+    double shown = run->shown_clock_s ? (double)run->shown_clock_s : start;
     if (run->shown_clock_s < 0)
-        return (struct tw_noise_span){1e9, 2e9}; /* shaken: any of the years 2001 to 2033 */
-    double start = run->shown_clock_s ? (double)run->shown_clock_s : (double)run->start_realtime_ns / 1e9;
-    return (struct tw_noise_span){start - BEFORE, start + (isfinite(run->wall_s) ? run->wall_s : 0) + AFTER};
+        return (struct tw_noise_span){{start - BEFORE, 1e9}, {start + after, 2e9}}; /* shaken: any of the years 2001 to 2033 */
+    return (struct tw_noise_span){{start - BEFORE, shown - BEFORE}, {start + after, shown + after}};
 }
 
 /* /tmp/..., /var/folders/..., /dev/shm/...: up to the next blank or quote. */

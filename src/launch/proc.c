@@ -128,8 +128,7 @@ static const char *why_unarmed(pid_t pid, const char *environ_line, const char *
     char path[40];
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
     if (tw_elf_inspect(path, &elf) != 0)
-        return errno == EACCES || errno == EPERM ? foreign
-                                                 : "its program cannot be opened";
+        return errno == EACCES || errno == EPERM ? foreign : "its program cannot be opened";
     if (maps_library(pid))
         return NULL;
     if (elf.foreign)

@@ -13,7 +13,7 @@
 #include "internal.h"
 #include "ulp.h"
 
-static const struct tw_noise_span when = {1763600000, 1766400000};
+static const struct tw_noise_span when = {{1763600000, 1763600000}, {1766400000, 1766400000}};
 
 static bool equal_masked(const char *a, const char *b)
 {
@@ -113,7 +113,8 @@ static void spans(void **state)
     static const struct { struct twin_run run; const char *in, *out; } row[] = {
         {{.start_realtime_ns = 1795337134000000000, .wall_s = 10}, "1795337140", "1700000000"},
         {{.start_realtime_ns = 1795337134000000000, .wall_s = 1e7}, "1805337000", "1795200000"},
-        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = 1700000000}, "1700000003", "1795337140"},
+        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = 1700000000}, "1700000003", "1750000000"},
+        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = 1700000000}, "1795337140", "1600000000"}, /* when a file was changed */
         {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = -1}, "1234567890", "2234567890"},
         {{.start_realtime_ns = 0, .wall_s = NAN}, "0000000001", "1795337140"},
     };

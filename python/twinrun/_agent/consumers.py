@@ -55,7 +55,8 @@ def _look(calls=_calls):
 def _asked(frame, what=""):
     """One call, by the function of `frame` itself."""
     if _own(frame.f_code.co_filename):
-        _calls[_line(frame, what)] = _calls.get(_line(frame, what), 0) + 1
+        line = _line(frame, what)
+        _calls[line] = _calls.get(line, 0) + 1
 
 
 def _local(frame, event, _argument):
