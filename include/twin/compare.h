@@ -46,6 +46,7 @@ struct twin_finding {
     char *site;                /* lines joined by '\n', innermost first; "" when unknown */
     uint32_t occurrence;
     char *text;                /* for outcome, output, file: one line that says it */
+    char *between[2];          /* role unknown: what was last seen whole and equal, and what is known to differ; NULL: not known */
     /* numeric detail; NaN / 0 when not known */
     double rel_l2;             /* relative L2 distance: sketch estimate, or exact when values were kept */
     bool rel_l2_exact;

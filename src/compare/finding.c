@@ -42,6 +42,8 @@ void tw_finding_clear(struct twin_finding *f)
     tw_free(f->op);
     tw_free(f->site);
     tw_free(f->text);
+    tw_free(f->between[0]);
+    tw_free(f->between[1]);
 }
 
 void tw_finding_free(struct twin_finding *f)
@@ -65,6 +67,7 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
     copy->op = blank.op;
     copy->site = blank.site;
     copy->text = blank.text;
+    copy->between[0] = copy->between[1] = NULL;
     tw_finding_set(c, &copy->process, tw_cmp_copy(c, f->process));
     tw_finding_set(c, &copy->layer, tw_cmp_copy(c, f->layer));
     tw_finding_set(c, &copy->name, tw_cmp_copy(c, f->name));
@@ -72,7 +75,17 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
     tw_finding_set(c, &copy->op, tw_cmp_copy(c, f->op));
     tw_finding_set(c, &copy->site, tw_cmp_copy(c, f->site));
     tw_finding_set(c, &copy->text, tw_cmp_copy(c, f->text));
+    for (int i = 0; i < 2; i++)
+        if (f->between[i])
+            tw_finding_set(c, &copy->between[i], tw_cmp_copy(c, f->between[i]));
     return copy;
+}
+
+void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, char *to)
+{
+    f->role = TWIN_ROLE_UNKNOWN;
+    tw_finding_set(c, &f->between[0], from);
+    tw_finding_set(c, &f->between[1], to);
 }
 
 static uint64_t elements_of(const struct tw_view *v, const struct tw_rec *r)

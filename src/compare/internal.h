@@ -172,6 +172,21 @@ int tw_cause_class(uint8_t phase, uint8_t kind);
 size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 const char *tw_layer(enum twin_phase phase, enum twin_kind kind);
 
+/* Can an earlier record of the same step be something that this one was made from? Without links, a guess on the safe side. */
+bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const struct tw_rec *r);
+
+/* ---- origin.c: what may be called an origin */
+/* Does the record cover fewer elements than the tensor has, or none? */
+bool tw_rec_in_part(const struct tw_view *v, const struct tw_rec *r);
+bool tw_rec_hidden(const struct tw_view *v, const struct tw_rec *r); /* and no record of the view shows the whole tensor */
+/* Were the weights that a step left all recorded whole? */
+bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step);
+/* "gradient table of step 3", "aten::addmm of step 3" */
+char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r);
+/* f was made of x and is called an origin: is everything that it is made from known to be equal? Else its role becomes unknown. */
+int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
+                    struct twin_error *err);
+
 /* ---- finding.c */
 struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type, enum twin_phase phase, enum twin_kind kind);
 struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b);
@@ -179,6 +194,8 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
 void tw_finding_clear(struct twin_finding *f);
 void tw_finding_free(struct twin_finding *f);
 void tw_finding_set(struct tw_cmp *c, char **field, char *owned); /* replaces a string of a finding */
+/* Its role is not known: what made it lies between these two. Takes both texts. */
+void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, char *to);
 /* Relative L2 distance of two records: exact for single elements, else estimated from sketches; NaN when neither. */
 double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b,
                        double *absolute, bool *exact);
@@ -214,6 +231,9 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
  * do not count. Sets out->found. 0 or an error. */
 int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
                   void *user, struct tw_scan *out, struct twin_error *err);
+/* What was equal in a step before one of its differences: a sentence part, and how many records that were. */
+void tw_equal_before(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
+                     int64_t shift, char **text, uint64_t *records);
 void tw_scan_free(struct tw_scan *s);
 /* Differences of one step after --ignore and the idle-generator rule; views and diff are the caller's to free. */
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
