@@ -112,8 +112,10 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
         .width = columns(),
         .can_zoom = o->can_zoom,
         .can_isolate = o->can_isolate,
+        .repeats = o->repeats,
         .hint = o->hint,
         .hint_count = o->hint_count,
+        .again = o->again,
     };
     int rc = print_form(o->json ? twin_report_json : twin_report_text, &r);
     /* With --json the object stands alone on stdout; the runner of GitHub Actions reads annotations from stderr as
