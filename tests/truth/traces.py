@@ -2,7 +2,8 @@
 """A writer of traces for tests: takes a trace apart, lets a test change it, and seals it anew.
 
 What comes out is well-formed: checksums, seals, sums and prefixes are right, so that a reader can
-find the change in what the records say and nowhere else. Written from docs/format/trace.md; the C writer has no part in it.
+find the change in what the records say and nowhere else. Written from docs/format/trace.md; the C
+writer has no part in it.
 
     trace = Edited.read(path)
     trace.records[7] = trace.records[7]._replace(digest=(1, 2))
@@ -52,7 +53,7 @@ PAYLOAD = 64 << 10
 
 
 class Edited:
-    """A trace as lists that a test may change: header, definitions, notes, records, number of steps."""
+    """A trace as lists that a test may change."""
 
     def __init__(self, trace):
         self.header = list(FILE_HEADER.unpack_from(trace._data))
@@ -124,7 +125,7 @@ class Edited:
     # ---- order
 
     def renumber(self):
-        """Numbers records as a writer does, in the order of the list; links follow their records."""
+        """Numbers records as a writer does, in the order of the list; links follow along."""
         moved, seq, seen, out = {}, {}, {}, []
         self.records.sort(key=lambda r: r.step)
         for r in self.records:
