@@ -127,8 +127,10 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
         .width = columns(),
         .can_zoom = o->can_zoom,
         .can_isolate = o->can_isolate,
+        .repeats = o->repeats,
         .hint = o->hint,
         .hint_count = o->hint_count,
+        .again = o->again,
     };
     if (count > 0 && strcmp(o->verb, "check") == 0)
         keep_verdict(&r);
