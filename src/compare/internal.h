@@ -34,6 +34,7 @@ struct tw_cmp {
     char label_a[24], label_b[24];  /* "run 1", "run 3": the two runs at hand */
     size_t run_a, run_b;            /* the same as numbers from 0 */
     struct tw_claims claims;
+    const char *zoom[2];            /* while a zoom pair is judged: the names of its folders */
 };
 
 /* ---- compare.c: a verdict before anything is known; the lists of c go to c->v */
@@ -243,7 +244,7 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
 int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
                   void *user, struct tw_scan *out, struct twin_error *err);
 /* What was equal in a step before one of its differences: a sentence part, and how many records that were. */
-void tw_equal_before(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
+void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
                      int64_t shift, char **text, uint64_t *records);
 void tw_scan_free(struct tw_scan *s);
 /* Differences of one step after --ignore and the idle-generator rule; views and diff are the caller's to free. */
@@ -341,6 +342,8 @@ void tw_evidence_line(struct twin_evidence *e, const char *file, size_t line);
 void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const struct tw_rec *r);
 /* The same of a record that a link names; without a digest when its step is not loaded. */
 void tw_evidence_link(struct twin_evidence *e, const struct tw_view *v, uint64_t link);
+void tw_claims_equal(struct tw_cmp *c, const struct tw_scan *s); /* what a scan lists as equal */
+void tw_claims_append(struct tw_cmp *c);                         /* moves c->claims behind those that c->v has already */
 void tw_claims_free(struct twin_claim *claim, size_t n);
 
 /* ---- tolerance.c */

@@ -130,14 +130,15 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
     tw_buf_free(&text);
 }
 
-void tw_equal_before(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
+void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
                      int64_t shift, char **text, uint64_t *records)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(first, a, b, &v);
-    struct tw_scan s = {.shift = shift, .step = (uint32_t)(r->step - (v == b ? shift : 0))};
+    struct tw_scan s = {.pair = pair, .shift = shift, .step = (uint32_t)(r->step - (v == b ? shift : 0))};
     say_equal_before(c, a, b, d, first, &s);
     *records = s.equal_records;
+    tw_claims_equal(c, &s);
     if (s.equal_before)
         tw_finding_set(c, text, s.equal_before);
 }

@@ -249,6 +249,21 @@ static void say_moved(struct tw_cmp *c, const struct twin_finding *was, const st
                 twin_phase_name(was->phase), twin_kind_name(was->kind), was->name, was->step_a);
 }
 
+/* Where it can be looked up: in the zoom pair, at the operation's own record. */
+static void set_evidence(struct tw_cmp *c, struct twin_finding *n, const struct tw_diff *made, const struct tw_diff *shown, const struct tw_view *va,
+                         const struct tw_view *vb)
+{
+    for (int i = 0; i < 2; i++)
+        tw_finding_set(c, &n->zoom[i], tw_cmp_copy(c, c->zoom[i]));
+    if (shown == made)
+        return;
+    tw_finding_set(c, &n->record, tw_cmp_copy(c, tw_rec_name(va, &va->rec[made->a])));
+    tw_finding_set(c, &n->record_scope, tw_cmp_copy(c, tw_rec_scope(va, &va->rec[made->a])));
+    n->record_kind = va->rec[made->a].kind;
+    tw_evidence_set(&n->at_a, va, &va->rec[made->a]);
+    tw_evidence_set(&n->at_b, vb, &vb->rec[made->b]);
+}
+
 /* One object carries the headline, its role, its size and what was equal before: what the zoom pair shows first. */
 static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op, const struct tw_stepdiff *d, const struct tw_view *va,
                    const struct tw_view *vb)
@@ -259,6 +274,7 @@ static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_
     struct twin_finding *n = tw_finding_from(c, shown, va, vb);
     if (!n)
         return;
+    set_evidence(c, n, op->diff, shown, va, vb);
     if (shown->a == TW_NONE)
         n->step_a = (uint32_t)(n->step_b - z->shift);
     if (shown->b == TW_NONE)
@@ -276,7 +292,7 @@ static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_
         say_moved(c, f, n);
     say_zoom(c, op, n);
     if (!same && v->equal_before)
-        tw_equal_before(c, va, vb, d, op->diff, z->shift, &v->equal_before, &v->equal_before_records);
+        tw_equal_before(c, z->pair, va, vb, d, op->diff, z->shift, &v->equal_before, &v->equal_before_records);
     if (n->step_a != f->step_a)
         v->steps_differing_exact = false;
     replace(f, n);
@@ -348,6 +364,12 @@ static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
     return z->done || end < from ? 0 : zoom_step(c, z, (uint32_t)end, false, err);
 }
 
+static const char *folder_name(const char *dir)
+{
+    const char *slash = strrchr(dir, '/');
+    return slash ? slash + 1 : dir;
+}
+
 /* Looks through the processes, the suspect rank first, another one only when that shows nothing. */
 static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb, struct suspect *suspect, struct twin_error *err)
 {
@@ -357,6 +379,9 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
     size_t n = 0;
     struct zoom z = {.shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a, .a = za, .b = zb, .suspect = suspect};
     int rc = tw_side_open(c, za, 0, &a, err);
+    c->zoom[0] = folder_name(za->dir);
+    c->zoom[1] = folder_name(zb->dir);
+    c->run_b = 1;
     if (rc == 0)
         rc = tw_side_open(c, zb, 1, &b, err);
     if (rc == 0)
@@ -374,6 +399,7 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
         else if (!z.done)
             tw_cmp_note(c, "zoom: parted again, but not in an operation that was seen");
         tw_cmp_append_notes(c);
+        tw_claims_append(c);
     }
     tw_side_close(&a);
     tw_side_close(&b);
