@@ -4,7 +4,7 @@
     python tests/truth/campaign.py [--count N] [--seed S] [--job NAME] [--workers N] [--build DIR]
 
 For each mutant `twinrun diff --json` compares the original with it, and twinrun.recheck holds every
-claim of the verdict against the two folders. Prints counts by kind and exits 1 when a bar is missed;
+claim of the verdict against the two folders. Prints counts by kind, exits 1 when a bar is missed;
 tests/truth/test_campaign.py runs a few hundred.
 """
 

@@ -48,7 +48,7 @@ def test_mutants(job, tmp_path):
 
 
 def test_threads_that_record_first_at_once_lose_nothing(tmp_path):
-    """While one thread loads the agent's half, what the other one records was once dropped silently."""
+    """What a thread records while another one loads the agent's half was once dropped."""
     for i in range(3):
         recorded = pool.record("threads", tmp_path / str(i), BUILD)
         assert recorded.verdict["records"] == {"reference": 65, "compared": 65}
