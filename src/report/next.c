@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A run as the commands accept it: the first 8 digits of its id. */
 static const char *run_name(const struct twin_report *r, size_t index, char out[16])
@@ -104,6 +105,78 @@ static void about_a_record(const struct twin_report *r, struct tw_next *n, size_
     }
 }
 
+/* ---- a job of which too little was seen */
+
+enum programs { NOTHING_KNOWN, PYTHON, NATIVE };
+
+static const char *program_of(const struct twin_run_process *p, char out[64])
+{
+    const char *argv = p->argv ? p->argv : "";
+    size_t n = strcspn(argv, " ");
+    size_t start = n;
+    while (start > 0 && argv[start - 1] != '/')
+        start--;
+    snprintf(out, 64, "%.*s", (int)(n - start), argv + start);
+    return out;
+}
+
+/* Programs that only start others. */
+static bool is_launcher(const char *program)
+{
+    static const char *const names[] = {"sh",      "bash", "dash",    "zsh",    "env",  "timeout", "nice",
+                                        "taskset", "time", "mpiexec", "mpirun", "srun", "xargs",   NULL};
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(names[i], program) == 0)
+            return true;
+    return false;
+}
+
+/* In what the job computes, as far as its processes tell. */
+static enum programs programs_of(const struct twin_run *run)
+{
+    enum programs found = NOTHING_KNOWN;
+    char name[64];
+    for (size_t i = 0; i < run->process_count; i++) {
+        const char *program = program_of(&run->processes[i], name);
+        if (strncmp(program, "python", strlen("python")) == 0)
+            return PYTHON;
+        if (run->processes[i].armed && program[0] && !is_launcher(program))
+            found = NATIVE;
+    }
+    return found;
+}
+
+/* Is what was unseen what no hook saw, so that the job itself can show it? */
+static bool lacks_records(const struct twin_verdict *v)
+{
+    static const char *const beginnings[] = {"everything", "batches or inputs", "weights, gradients", NULL};
+    for (size_t i = 0; i < v->unseen_count; i++)
+        for (size_t k = 0; beginnings[k]; k++)
+            if (strncmp(v->unseen[i], beginnings[k], strlen(beginnings[k])) == 0)
+                return true;
+    return false;
+}
+
+static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    if (r->run_count == 0 || r->runs[0]->torch) {
+        add(n, count, r, "doctor", "what can be seen here, and why not more");
+        return;
+    }
+    if (!lacks_records(r->verdict))
+        return;
+    struct tw_next *next = &n[(*count)++];
+    *next = (struct tw_next){.why = "in the job, so that what it computes is seen"};
+    switch (programs_of(r->runs[0])) {
+    case PYTHON: tw_buf_puts(&next->command, "import twinrun; twinrun.record(\"weights\", array); twinrun.step()"); break;
+    case NATIVE: tw_buf_puts(&next->command, "twin_record(...) and twin_step() of <twin/twin.h>"); break;
+    case NOTHING_KNOWN:
+        tw_buf_puts(&next->command, "twinrun.record (Python) or twin_record of <twin/twin.h> (C)");
+        next->why = "in the programs that it starts";
+        break;
+    }
+}
+
 static void save_baseline(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     struct tw_buf *b = add(n, count, r, "check --save-baseline ", "if the change is meant");
@@ -123,7 +196,7 @@ size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
         show(r, n, &count, v->outcome == TWIN_FAILED ? 0 : twin_report_other(v),
              "how it ended, what it printed, its processes");
     else if (v->outcome == TWIN_INCONCLUSIVE && (v->runs > 1 || v->against))
-        add(n, &count, r, "doctor", "what can be seen here, and why not more");
+        show_more(r, n, &count);
     if (differs && v->against && v->against->path && has_job(r) && !r->can_isolate)
         save_baseline(r, n, &count);
     if (differs && r->can_isolate && has_job(r)) {
