@@ -92,9 +92,14 @@ static int hidden_link(struct tw_cmp *c, const struct tw_view *v, const struct t
             tw_view_free(&other);
             rc = tw_view_load(c, v->proc, step, step, &other, err);
         }
-        for (size_t k = 0; rc == 0 && k < in->count && !*found; k++)
-            if (in->rec[k].seq == seq && in->rec[k].step == step && tw_rec_hidden(in, &in->rec[k]))
-                *found = say_hidden(c, in, &in->rec[k]);
+        const struct tw_rec *x = NULL;
+        for (size_t k = 0; rc == 0 && k < in->count && !x; k++)
+            if (in->rec[k].seq == seq && in->rec[k].step == step)
+                x = &in->rec[k];
+        if (rc == 0 && !x)
+            *found = tw_cmp_text(c, "record %u of step %u, which was not kept", seq, step);
+        else if (x && tw_rec_hidden(in, x))
+            *found = say_hidden(c, in, x);
     }
     tw_view_free(&other);
     return rc;
@@ -175,15 +180,16 @@ static int hidden_entry(struct tw_cmp *c, const struct tw_view *v, const struct 
 
 static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found, struct twin_error *err)
 {
-    const struct tw_rec *r = &v->rec[index];
-    if (r->link_count > 0)
+    const struct tw_rec *r = &v->rec[index], *x = NULL;
+    if (v->dropped) /* what it was made from may be among them */
+        *found = tw_cmp_text(c, "%llu records of step %u without details", (unsigned long long)v->dropped, r->step);
+    else if (r->link_count > 0)
         return hidden_link(c, v, r, found, err);
-    const struct tw_rec *x = hidden_before(v, r);
+    else
+        x = hidden_before(v, r);
     if (x)
         *found = say_hidden(c, v, x);
-    else if (v->dropped)
-        *found = tw_cmp_text(c, "%llu records of step %u without details", (unsigned long long)v->dropped, r->step);
-    else if (is_computed(r))
+    else if (!*found && is_computed(r))
         return hidden_entry(c, v, r, found, err);
     return 0;
 }
