@@ -127,6 +127,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_s
         else
             c->v->records_compared += k.p->info->records;
     }
+    tw_whole(c, scans, count);
     if (count == 0) {
         tw_cmp_unseen(c, "everything: no process of the job left a record");
         return;

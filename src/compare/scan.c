@@ -40,6 +40,19 @@ static const char *plural(uint8_t phase, uint8_t kind)
     }
 }
 
+/* Behind the name of what was recorded in parts: how much of it was seen to be equal. */
+static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label *l, uint32_t step)
+{
+    bool entering = l->kind == 0; /* the weights that entered this step are those that left the one before */
+    bool updated = l->phase == TWIN_PHASE_OPTIMIZER && l->kind == TWIN_KIND_WEIGHT;
+    if (!entering && !updated && l->kind != TWIN_KIND_MOMENT)
+        return;
+    enum twin_kind kind = l->kind == TWIN_KIND_MOMENT ? TWIN_KIND_MOMENT : TWIN_KIND_WEIGHT;
+    double share = tw_share_of_elements(p, entering && step > 0 ? step - 1 : step, kind);
+    if (share < 1)
+        tw_buf_printf(text, " (%.0f%% of the elements)", share < 0.01 ? 1.0 : 100 * share);
+}
+
 /* What is known to be equal when nothing of the step itself is: everything before it. */
 static char *steps_before(struct tw_cmp *c, uint32_t step)
 {
@@ -93,6 +106,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             tw_buf_printf(&text, "%zu other %.*s", siblings, (int)(strlen(plural(r->phase, r->kind)) - (siblings == 1)), plural(r->phase, r->kind));
         else
             tw_buf_puts(&text, labels[i].text);
+        if (!last)
+            say_share(&text, a->proc, &labels[i], step);
         done++;
     }
     if (out->equal_records > 0 && done) {
@@ -333,12 +348,13 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         tw_causes_mark(&d, &va, &vb);
         if (!blame_insertion(c, &va, &vb, &d, out))
             take_frontier(c, &va, &vb, &d, out);
-    } else if (hashes_differ && d.order == 0 && d.ignored == 0 && idle == 0) {
+    } else if (hashes_differ && d.order == 0 && d.ignored == 0 && idle == 0 && d.elsewhere == 0) {
         take_hash_only(c, step, dropped, out);
     } else if (hashes_differ && dropped) {
         tw_cmp_unseen(c, "step %u of rank %d: %llu records have no details", step, out->pair->a->rank, (unsigned long long)dropped);
     }
     take_order(c, &va, &vb, &d, out);
+    out->elsewhere += d.elsewhere;
     if (!hashes_differ)
         out->tail_unknown = dropped > 0 || va.partial || vb.partial;
 out:

@@ -73,6 +73,7 @@ void twin_verdict_free(struct twin_verdict *v)
         tw_free(v->rules[i].where);
     }
     tw_free(v->rules);
+    tw_free(v->covers);
     free_against(v->against);
     tw_free(v);
 }

@@ -261,6 +261,23 @@ static json_t *hints(const struct twin_report *r)
     return list;
 }
 
+/* Tensors that were recorded in parts, in turns; what is not listed was recorded whole. */
+static json_t *covers(const struct twin_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->cover_count; i++) {
+        const struct twin_cover *c = &v->covers[i];
+        json_t *item = json_pack("{s:s,s:o,s:o,s:i,s:o,s:o}", "kind", twin_kind_name(c->kind), "elements_compared",
+                                 count(c->compared), "elements", count(c->elements), "every_steps", (int)c->every, "tensors",
+                                 count(c->tensors), "whole_at_end", count(c->whole_at_end));
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
 int twin_report_json(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
@@ -285,6 +302,7 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "steps", json_pack("{s:o,s:o,s:o,s:b}", "reference", count(v->steps_a), "compared", count(v->steps_compared), "differing",
                                   count(v->steps_differing), "differing_exact", v->steps_differing_exact));
     add(&root, "records", json_pack("{s:o,s:o}", "reference", count(v->records_a), "compared", count(v->records_compared)));
+    add(&root, "in_parts", covers(v));
     add(&root, "b_starts_at", v->shift ? json_integer(-v->shift) : json_null());
     add(&root, "classes", classes(v));
     add(&root, "gaps", gaps(v));
