@@ -127,6 +127,7 @@ struct twin_run {
     bool agents;
     uint32_t max_steps;
     char **traces; size_t trace_count;       /* absolute paths of *.twt, sorted by rank, then by pid */
+    bool torch;               /* a process of the job had imported PyTorch, whether or not it recorded anything */
     struct twin_run_process *processes; size_t process_count;
     struct twin_run_file *files; size_t file_count;
     bool files_truncated;     /* more files than the cap */

@@ -197,6 +197,9 @@ void tw_verdict_hand_over(struct tw_cmp *c)
     v->unarmed = c->unarmed.s;
     v->unarmed_count = c->unarmed.n;
     c->notes = c->unseen = c->armed = c->unarmed = (struct tw_texts){0};
+    v->claims = c->claims.claim;
+    v->claim_count = c->claims.n;
+    c->claims = (struct tw_claims){0};
 }
 
 int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out)
@@ -206,6 +209,7 @@ int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out)
     tw_texts_free(&c->unseen);
     tw_texts_free(&c->armed);
     tw_texts_free(&c->unarmed);
+    tw_claims_free(c->claims.claim, c->claims.n);
     if (rc == 0)
         *out = c->v;
     else

@@ -16,7 +16,7 @@ struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type typ
     *f = (struct twin_finding){.type = type, .phase = phase, .kind = kind, .rel_l2 = NAN, .max_ulp = NAN,
                                .layer = tw_cmp_copy(c, tw_layer(phase, kind)), .process = tw_cmp_copy(c, "main"),
                                .name = tw_cmp_copy(c, ""), .scope = tw_cmp_copy(c, ""), .op = tw_cmp_copy(c, ""),
-                               .site = tw_cmp_copy(c, ""), .text = tw_cmp_copy(c, "")};
+                               .site = tw_cmp_copy(c, ""), .text = tw_cmp_copy(c, ""), .run_a = c->run_a, .run_b = c->run_b};
     if (!f->layer || !f->process || !f->name || !f->scope || !f->op || !f->site || !f->text) {
         tw_finding_free(f);
         return NULL;
@@ -172,6 +172,32 @@ static bool looks_permuted(const struct tw_rec *a, const struct tw_rec *b)
            fabs(s->sumsq - t->sumsq) <= 1e-12 * fabs(s->sumsq);
 }
 
+/* What the two records were made from, where both name as many. Records of steps that are not loaded have no digest here. */
+static void fill_inputs(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
+                        const struct tw_rec *b)
+{
+    if (a->link_count != b->link_count)
+        return;
+    for (size_t i = 0; i < a->link_count && i < TWIN_FINDING_INPUTS; i++) {
+        tw_evidence_link(&f->input[i].a, va, va->link[a->link + i]);
+        tw_evidence_link(&f->input[i].b, vb, vb->link[b->link + i]);
+        f->input_count++;
+    }
+}
+
+static void fill_evidence(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d, const struct tw_view *a,
+                          const struct tw_view *b)
+{
+    f->run_a = c->run_a;
+    f->run_b = c->run_b;
+    if (d->a != TW_NONE)
+        tw_evidence_set(&f->at_a, a, &a->rec[d->a]);
+    if (d->b != TW_NONE)
+        tw_evidence_set(&f->at_b, b, &b->rec[d->b]);
+    if (d->a != TW_NONE && d->b != TW_NONE)
+        fill_inputs(f, a, &a->rec[d->a], b, &b->rec[d->b]);
+}
+
 static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b)
 {
     const struct tw_view *v;
@@ -223,6 +249,7 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, 
     if (d->type == TWIN_FINDING_VALUE)
         fill_numbers(f, a, &a->rec[d->a], b, &b->rec[d->b]);
     fill_text(c, f, d, a, b);
+    fill_evidence(c, f, d, a, b);
     return f;
 }
 

@@ -22,6 +22,8 @@
 
 struct tw_texts { char **s; size_t n, room; };
 
+struct tw_claims { struct twin_claim *claim; size_t n, room; };
+
 struct tw_cmp {
     const struct twin_compare_options *o;
     struct twin_verdict *v;
@@ -30,6 +32,8 @@ struct tw_cmp {
     bool oom;
     bool quick;                     /* only "equal or not" is wanted (classes): no notes, no onsets */
     char label_a[24], label_b[24];  /* "run 1", "run 3": the two runs at hand */
+    size_t run_a, run_b;            /* the same as numbers from 0 */
+    struct tw_claims claims;
 };
 
 /* ---- compare.c: a verdict before anything is known; the lists of c go to c->v */
@@ -189,6 +193,10 @@ void tw_findings_take(struct tw_cmp *c, struct tw_findings *list, struct twin_fi
 void tw_findings_free(struct tw_findings *list);
 
 /* ---- scan.c: where a pair of processes first parts */
+/* One part of "equal: ..." and how many records of the step it stands for; records 0: it was handed on by the step before. */
+struct tw_equal { const char *label; uint64_t records; bool others; /* of a kind of which one differs */ };
+#define TW_EQUAL_MAX 20
+
 struct tw_scan {
     const struct tw_pair *pair;
     int64_t shift;                /* b's step = a's step + shift */
@@ -203,6 +211,9 @@ struct tw_scan {
     uint32_t skipped;             /* batches that a resumed b read and dropped before its first step */
     char *equal_before;
     uint64_t equal_records;
+    struct tw_equal equal[TW_EQUAL_MAX]; /* what equal_before is made of */
+    size_t equal_count;
+    bool tail_compared;           /* what came after the last finished step, too */
     uint64_t steps_compared;
     bool local_seen, local_differs; /* local gradients in the step where they part */
     bool recut;                   /* threads: the same records, cut into steps in another way */
@@ -307,6 +318,20 @@ struct tw_last_resort {
 int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out);
 int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out);
 void tw_last_resort_free(struct tw_last_resort *r);
+
+/* ---- claims.c: what each sentence of the verdict rests on (docs/format/verdict.md) */
+/* Those of two runs: which steps of which traces were equal, what was listed as equal, which processes had no counterpart. */
+void tw_claims_of_pair(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_scan *scans, size_t n,
+                       const struct tw_scan *named);
+/* Lines of a stream that differ in noise only: which of one run is which of the other, as indices from 0. */
+void tw_claim_noise(struct tw_cmp *c, const char *stream, size_t (*pairs)[2], size_t n);
+/* Evidence in a stream (line: index from 0 of those shown) or of a file. */
+void tw_evidence_line(struct twin_evidence *e, const char *file, size_t line);
+/* Fills a record's evidence: its trace, step, number and digest. */
+void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const struct tw_rec *r);
+/* The same of a record that a link names; without a digest when its step is not loaded. */
+void tw_evidence_link(struct twin_evidence *e, const struct tw_view *v, uint64_t link);
+void tw_claims_free(struct twin_claim *claim, size_t n);
 
 /* ---- tolerance.c */
 struct tw_tolerance_rule {

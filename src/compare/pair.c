@@ -276,6 +276,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     *r = (struct tw_pair_result){.step = -1};
     snprintf(c->label_a, sizeof c->label_a, "run %zu", a->index + 1);
     snprintf(c->label_b, sizeof c->label_b, "run %zu", b->index + 1);
+    c->run_a = a->index;
+    c->run_b = b->index;
     int rc = tw_side_match(c, a, b, &pairs, &n);
     if (rc == 0)
         rc = find_shift(c, a, b, pairs, n, r, err);
@@ -302,7 +304,10 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
         r->equal_before = named->equal_before;
         r->equal_records = named->equal_records;
         named->equal_before = NULL;
+        tw_claims_of_pair(c, a, b, scans.s, scans.n, named);
         collect(c, &scans, named, r);
+    } else {
+        tw_claims_of_pair(c, a, b, scans.s, scans.n, NULL);
     }
     take_one(c, r, tw_outcome_compare(c, a, b));
     take_one(c, r, c->o->arms && other_world(a, b) ? NULL : tw_ranks_compare(c, a, b));

@@ -59,11 +59,18 @@ static char *steps_before(struct tw_cmp *c, uint32_t step)
     return step == 0 ? tw_cmp_copy(c, "") : step == 1 ? tw_cmp_copy(c, "all of step 0") : tw_cmp_text(c, "all of steps 0 to %u", step - 1);
 }
 
+static void say_equal(struct tw_scan *out, const char *label, uint64_t records, bool others)
+{
+    if (out->equal_count < TW_EQUAL_MAX)
+        out->equal[out->equal_count++] = (struct tw_equal){label, records, others};
+}
+
 /* One sentence part that names what was equal in the step before its first difference, and how many records that were. */
 static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d,
                              const struct tw_diff *first, struct tw_scan *out)
 {
     bool seen[LABELS] = {false}, differs[LABELS] = {false};
+    uint64_t records[LABELS] = {0};
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(first, a, b, &v);
     size_t siblings = 0;
@@ -84,8 +91,10 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         if (2 * (i + 1) >= first->at && !sibling && !first_of_all)
             continue;
         out->equal_records++;
-        if (!sibling && label_of(x) < LABELS)
+        if (!sibling && label_of(x) < LABELS) {
             seen[label_of(x)] = true;
+            records[label_of(x)]++;
+        }
     }
     struct twin_step_hash h;
     uint32_t step = out->step;
@@ -102,6 +111,10 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         if (last ? siblings == 0 : !seen[i] || differs[i])
             continue;
         tw_buf_puts(&text, done == 0 ? "" : done + 1 == count ? " and " : ", ");
+        if (last)
+            say_equal(out, plural(r->phase, r->kind), siblings, true);
+        else
+            say_equal(out, labels[i].text, records[i], false);
         if (last)
             tw_buf_printf(&text, "%zu other %.*s", siblings, (int)(strlen(plural(r->phase, r->kind)) - (siblings == 1)), plural(r->phase, r->kind));
         else
@@ -455,6 +468,7 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
     if (out->found || end >= limit || end < from || (!same_end && !shorter_partial))
         return 0;
     int rc = look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
+    out->tail_compared = !partial_a && !partial_b;
     out->tail_unknown &= !tw_side_stopped(a) && !tw_side_stopped(b); /* where we stopped a run, only the overlap counts */
     return rc;
 }

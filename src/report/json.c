@@ -278,6 +278,17 @@ static json_t *covers(const struct twin_verdict *v)
     return list;
 }
 
+/* What each sentence rests on (docs/format/verdict.md). */
+static json_t *claims(const struct twin_verdict *v)
+{
+    char *list = NULL;
+    if (twin_verdict_claims(v, &list, NULL) != 0)
+        return NULL;
+    json_t *j = json_loads(list, 0, NULL);
+    tw_free(list);
+    return j;
+}
+
 int twin_report_json(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
@@ -312,6 +323,7 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
                                      "lost_records", count(v->lost_records), "overhead_ratio", number(v->overhead_ratio)));
     add(&root, "tolerance", v->rule_count ? rules(v) : json_null());
     add(&root, "against", against(v->against));
+    add(&root, "claims", claims(v));
     add(&root, "seen_before", hints(r));
     add(&root, "runs_dir", dirs(r));
     char *dumped = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
