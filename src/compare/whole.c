@@ -229,11 +229,9 @@ static bool in_parts(struct twin_trace *t)
 static void one_process(struct tw_cmp *c, const struct tw_scan *s)
 {
     struct book k = {.c = c, .scan = s};
-    k.first = s->shift < 0 ? (uint32_t)-s->shift : 0;
-    k.end = k.first + (uint32_t)s->steps_compared;
-    bool to_the_end = !c->o->steps_given && k.end == s->pair->a->info->steps && !s->tail_unknown &&
-                      (int64_t)s->pair->a->info->steps + s->shift == (int64_t)s->pair->b->info->steps;
-    k.last = to_the_end || k.end == 0 ? k.end : k.end - 1;
+    k.first = (uint32_t)s->first;
+    k.end = (uint32_t)s->end;
+    k.last = s->tail_seen || k.end == 0 ? k.end : k.end - 1;
     if (s->elsewhere > 0) {
         twin_trace_walk(s->pair->b->trace, note_other, NULL, &k, NULL);
         if (k.both_count)
@@ -273,7 +271,7 @@ void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count)
         return;
     c->v->cover_count = 0; /* of the comparison at hand */
     for (size_t i = 0; i < count; i++)
-        if (!scans[i].pair->auxiliary && scans[i].steps_compared > 0 && in_parts(scans[i].pair->a->trace))
+        if (!scans[i].pair->auxiliary && scans[i].end > scans[i].first && in_parts(scans[i].pair->a->trace))
             one_process(c, &scans[i]);
     for (size_t i = 0; i < c->v->cover_count; i++)
         say(c, &c->v->covers[i]);
