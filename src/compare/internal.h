@@ -112,6 +112,7 @@ struct tw_rec {
     struct twin_digest digest;
     uint32_t step, seq, occurrence, series, layout, flags, thread;
     uint8_t phase, kind;
+    uint64_t whole;               /* with TWIN_REC_PART: elements of the tensor */
     struct twin_stats stats;
     size_t sketch;                /* index in the view's sketches + 1; 0 = none */
     size_t link, link_count;      /* in the view's links */
@@ -160,6 +161,7 @@ struct tw_stepdiff {
     size_t equal;                 /* matched records with equal contents */
     size_t order;                 /* how many of d are of type ORDER */
     size_t ignored;               /* differences left out by --ignore */
+    size_t elsewhere;             /* parts of large tensors where the other run recorded other parts: unknown */
     size_t renumbered;            /* equal records of which one run counts another occurrence: threads in another order */
     size_t unread;                /* matched records whose contents only one of the two has */
     size_t schedule;              /* names of equal values that several threads recorded: which came n-th is not known */
@@ -196,7 +198,7 @@ bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const s
 /* Does the record cover fewer elements than the tensor has, or none? */
 bool tw_rec_in_part(const struct tw_view *v, const struct tw_rec *r);
 bool tw_rec_hidden(const struct tw_view *v, const struct tw_rec *r); /* and no record of the view shows the whole tensor */
-/* Were the weights that a step left all recorded whole? */
+/* Were the weights that a step left recorded, other than in samples? */
 bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step);
 /* "gradient table of step 3", "aten::addmm of step 3" */
 char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r);
@@ -260,6 +262,7 @@ struct tw_scan {
     uint64_t scheduled;           /* steps with values whose order among several threads is not known */
     uint32_t scheduled_at;        /* the first of them */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
+    uint64_t elsewhere;           /* parts of large tensors that only one of the two recorded in a step */
 };
 
 int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
@@ -354,6 +357,16 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code
 /* ---- coverage.c: was enough seen to say "same"? Adds to c->unseen. */
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
+
+/* ---- whole.c: large tensors that are recorded in parts, in turns */
+/* A part (TWIN_REC_PART) whose tensor the view's parts do not cover whole. */
+bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r);
+/* The other view has parts of the same tensor, but not this one: what it holds there is unknown. */
+bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const struct tw_view *other);
+/* How much of the weights, or of the optimizer's state, a step's records hold, of 1. */
+double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kind);
+/* Is every element covered, and whole at the end of what was compared? Adds to c->v->covers, notes and c->unseen. */
+void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count);
 
 /* ---- noise.c: numbers told from times, pids and addresses */
 /* The seconds since 1970 in which a bare number is a time stamp: of numbers of ten digits almost every fourth lies in this

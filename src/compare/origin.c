@@ -9,22 +9,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PART (1u << 8) /* TWIN_REC_PART: the record covers a run of elements of its tensor */
-
-/* The length of the tensor's name where the record's says that it is a sample ("w[1/16]", "w.exp_avg[:16384]"); else 0. */
+/* The length of the tensor's name where the record's says that it is a sample ("w[1/16]", "w.exp_avg[:16384]", as older agents
+ * wrote) or a part ("w[0:4096]"); else 0. */
 static size_t sampled_name(const char *name)
 {
     const char *open = strrchr(name, '[');
     if (!open)
         return 0;
-    size_t digits = open[1] == ':' ? strspn(open + 2, "0123456789") : 0;
-    bool head = digits > 0 && strcmp(open + 2 + digits, "]") == 0;
-    return head || strcmp(open, "[1/16]") == 0 ? (size_t)(open - name) : 0;
+    size_t from = strspn(open + 1, "0123456789"), to = open[1 + from] == ':' ? strspn(open + 2 + from, "0123456789") : 0;
+    bool range = to > 0 && strcmp(open + 2 + from + to, "]") == 0;
+    return range || strcmp(open, "[1/16]") == 0 ? (size_t)(open - name) : 0;
 }
 
 bool tw_rec_in_part(const struct tw_view *v, const struct tw_rec *r)
 {
-    return r->flags & (TWIN_REC_UNOBSERVED | PART) || sampled_name(tw_rec_name(v, r)) > 0;
+    return r->flags & (TWIN_REC_UNOBSERVED | TWIN_REC_PART) || sampled_name(tw_rec_name(v, r)) > 0;
 }
 
 /* A sample beside which the same tensor was recorded whole hides nothing. */
@@ -44,7 +43,9 @@ static bool whole_beside(const struct tw_view *v, const struct tw_rec *part)
 
 bool tw_rec_hidden(const struct tw_view *v, const struct tw_rec *r)
 {
-    return tw_rec_in_part(v, r) && !whole_beside(v, r);
+    if (!tw_rec_in_part(v, r) || whole_beside(v, r))
+        return false;
+    return r->flags & TWIN_REC_UNOBSERVED || !(r->flags & TWIN_REC_PART) || tw_part_alone(v, r);
 }
 
 char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
@@ -133,7 +134,8 @@ bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step)
         return false;
     bool whole = v.dropped == 0;
     for (size_t i = 0; i < v.count && whole; i++)
-        whole = v.rec[i].kind != TWIN_KIND_WEIGHT || v.rec[i].phase == TWIN_PHASE_INIT || !tw_rec_hidden(&v, &v.rec[i]);
+        whole = v.rec[i].kind != TWIN_KIND_WEIGHT || v.rec[i].phase == TWIN_PHASE_INIT || v.rec[i].flags & TWIN_REC_PART ||
+                !tw_rec_hidden(&v, &v.rec[i]);
     tw_view_free(&v);
     return whole;
 }
