@@ -281,6 +281,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     int rc = tw_side_match(c, a, b, &pairs, &n);
     if (rc == 0)
         rc = find_shift(c, a, b, pairs, n, r, err);
+    if (rc == 0 && c->o->resumed && r->shift >= 0)
+        tw_cmp_unseen(c, "a resume: %s begins at step 0 of %s, so it found nothing to go on from", c->label_b, c->label_a);
     if (rc == 0)
         rc = scan_all(c, a, b, pairs, n, r->shift, &scans, err);
     if (rc != 0)
