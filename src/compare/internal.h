@@ -102,7 +102,7 @@ struct tw_rec {
     uint64_t layout_hash;         /* dtype, shape, offset */
     uint64_t content;             /* layout and digest */
     struct twin_digest digest;
-    uint32_t step, seq, occurrence, series, layout, flags;
+    uint32_t step, seq, occurrence, series, layout, flags, thread;
     uint8_t phase, kind;
     struct twin_stats stats;
     size_t sketch;                /* index in the view's sketches + 1; 0 = none */
@@ -118,6 +118,7 @@ struct tw_view {
     uint64_t *link;
     size_t links, link_room;
     uint64_t dropped;             /* records of these steps without details */
+    uint64_t total;               /* records of these steps, dropped ones included; 0: not known */
     bool partial;                 /* the process ended (or was cut) inside: what is missing is unknown */
     bool cut;                     /* more than TW_MAX_STEP_RECORDS */
 };
@@ -151,6 +152,10 @@ struct tw_stepdiff {
     size_t equal;                 /* matched records with equal contents */
     size_t order;                 /* how many of d are of type ORDER */
     size_t ignored;               /* differences left out by --ignore */
+    size_t renumbered;            /* equal records of which one run counts another occurrence: threads in another order */
+    size_t unread;                /* matched records whose contents only one of the two has */
+    size_t schedule;              /* names of equal values that several threads recorded: which came n-th is not known */
+    size_t unnumbered;            /* names of several threads of which records were dropped: what is left over is unknown */
 };
 
 int tw_stepdiff_make(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *out);
@@ -216,6 +221,8 @@ struct tw_scan {
     uint64_t steps_compared;
     bool local_seen, local_differs; /* local gradients in the step where they part */
     bool recut;                   /* threads: the same records, cut into steps in another way */
+    uint64_t scheduled;           /* steps with values whose order among several threads is not known */
+    uint32_t scheduled_at;        /* the first of them */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
 };
 
@@ -230,9 +237,11 @@ void tw_scan_free(struct tw_scan *s);
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
                  struct tw_stepdiff *d, struct twin_error *err);
 
-/* ---- streams.c: are all records of every thread and scope equal from beginning to end, however they were cut into steps?
- * False when only one thread recorded, or details were dropped. */
-bool tw_streams_equal(struct tw_cmp *c, const struct tw_pair *p);
+/* ---- streams.c: are all records of every thread and scope equal, and in the same order, from beginning to end, however they
+ * were cut into steps? DIFFER also when only one thread recorded, or records are missing. UNKNOWN: equal, as far as can be told
+ * without knowing in which order several threads recorded under one name. */
+enum tw_streams_verdict { TW_STREAMS_DIFFER, TW_STREAMS_EQUAL, TW_STREAMS_UNKNOWN };
+enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pair *p);
 
 /* ---- steps.c: one small entry per finished step */
 struct tw_step_entry { uint64_t hash; uint32_t records; uint16_t phases; bool known; };
