@@ -345,6 +345,15 @@ static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, cons
         take_hash_only(c, step, dropped, out);
 }
 
+/* Where steps lie in damaged bytes the search ends at the next one that is known, though the runs parted before it. */
+static bool parted_before(const struct tw_scan *s, uint32_t step)
+{
+    struct twin_step_hash x, y;
+    return twin_trace_step_hash(s->pair->a->trace, step, &x, NULL) == 0 &&
+           twin_trace_step_hash(s->pair->b->trace, (uint32_t)(step + s->shift), &y, NULL) == 0 && x.records == y.records &&
+           memcmp(x.phase, y.phase, sizeof x.phase) == 0;
+}
+
 /* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something significant differs. */
 static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a, bool partial_b, struct tw_scan *out,
                      struct twin_error *err)
@@ -353,6 +362,10 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     struct tw_stepdiff d = {0};
     size_t idle = 0;
     uint32_t step_b = (uint32_t)(step + out->shift);
+    if (hashes_differ && parted_before(out, step)) {
+        tw_cmp_unseen(c, "the value hashes of rank %d part in steps before step %u that lie in damaged bytes", out->pair->a->rank, step);
+        return 0;
+    }
     int rc = tw_view_load(c, out->pair->a, step, step, &va, err);
     if (rc == 0)
         rc = tw_view_load(c, out->pair->b, step_b, step_b, &vb, err);
@@ -437,6 +450,15 @@ static uint64_t common_end(const struct tw_pair *p, int64_t shift)
     return (uint64_t)(a < b ? a : b < 0 ? 0 : b);
 }
 
+/* The last steps of a range whose hashes lie in damaged bytes. */
+static void say_not_reached(struct tw_cmp *c, const struct tw_pair *p, uint64_t reached, uint64_t end, struct tw_scan *out)
+{
+    if (reached >= end)
+        return;
+    tw_cmp_unseen(c, "steps %llu to %llu of rank %d lie in damaged bytes", (unsigned long long)reached, (unsigned long long)end - 1, p->a->rank);
+    out->steps_compared -= end - reached < out->steps_compared ? end - reached : out->steps_compared;
+}
+
 static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
                       uint32_t from, struct tw_scan *out, struct twin_error *err)
 {
@@ -458,8 +480,10 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
             tw_cmp_unseen(c, "steps from %u on of rank %d cannot be compared: %s", from, p->a->rank, local.message);
             return 0;
         }
-        if (!found)
+        if (!found) {
+            say_not_reached(c, p, from + compared, end < limit ? end : limit, out);
             break;
+        }
         rc = look_into(c, step, true, false, false, out, err);
         if (rc != 0)
             return rc;
@@ -502,6 +526,8 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
         tw_cmp_unseen(c, "rank %d: from step %u on several threads recorded values under one name, equal ones in another order; a role for "
                       "each thread (twin_thread_role, threading.Thread(name=...)) tells them apart",
                       p->a->rank, out->scheduled_at);
+    tw_say_damage(c, p->a);
+    tw_say_damage(c, p->b);
     return rc;
 }
 
