@@ -196,6 +196,28 @@ static bool same_generators(const struct tw_view *a, const struct tw_stepdiff *d
     return true;
 }
 
+/* What both have of a step that is not the same in both (or of what came after the last one). */
+static void take_shared(struct tw_cmp *c, uint32_t step, const struct tw_view *a, const struct tw_view *b,
+                        const struct tw_stepdiff *d, struct tw_scan *out)
+{
+    struct tw_shared shared = {.step = step};
+    for (size_t i = 0; i < a->count; i++) {
+        const struct tw_rec *r = &a->rec[i];
+        bool equal = d->to_b[i] != TW_NONE && b->rec[d->to_b[i]].content == r->content;
+        if (!equal || r->step != step || r->flags & TWIN_REC_UNOBSERVED)
+            continue;
+        if (c->o->ignore_count && tw_cmp_ignored(c, r->phase, r->kind, tw_rec_name(a, r)))
+            continue;
+        shared.records++;
+        if (r->kind == TWIN_KIND_VALUE)
+            shared.values |= (uint16_t)(1u << r->phase);
+        if (r->kind != TWIN_KIND_HYPER)
+            shared.phases |= (uint16_t)(1u << r->phase);
+    }
+    if (tw_cmp_room(c, &out->shared, out->shares, &out->share_room, sizeof shared))
+        out->shared[out->shares++] = shared;
+}
+
 /* Kept until it is clear whether the threads' records are equal from beginning to end. */
 static void note_unknown_order(struct tw_scan *out, uint32_t step, const struct tw_stepdiff *d)
 {
@@ -227,6 +249,8 @@ int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_vie
         tw_causes_mark(&d, a, b);
         take_frontier(c, a, b, &d, out);
     }
+    if (!out->found && a->count)
+        take_shared(c, a->rec[a->count - 1].step, a, b, &d, out);
     tw_stepdiff_free(&d);
     return 0;
 }
@@ -394,8 +418,12 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         tw_cmp_unseen(c, "step %u of rank %d: the contents of %zu record%s could be read in one run only", step, out->pair->a->rank,
                       d.unread, d.unread == 1 ? "" : "s");
     take_order(c, &va, &vb, &d, out);
-    if (!hashes_differ)
+    if (!out->found)
+        take_shared(c, step, &va, &vb, &d, out);
+    if (!hashes_differ) {
         out->tail_unknown = dropped > 0 || va.partial || vb.partial;
+        out->tail_seen = true;
+    }
 out:
     tw_stepdiff_free(&d);
     tw_view_free(&va);
@@ -450,28 +478,21 @@ static uint64_t common_end(const struct tw_pair *p, int64_t shift)
     return (uint64_t)(a < b ? a : b < 0 ? 0 : b);
 }
 
-/* The last steps of a range whose hashes lie in damaged bytes. */
-static void say_not_reached(struct tw_cmp *c, const struct tw_pair *p, uint64_t reached, uint64_t end, struct tw_scan *out)
-{
-    if (reached >= end)
-        return;
-    tw_cmp_unseen(c, "steps %llu to %llu of rank %d lie in damaged bytes", (unsigned long long)reached, (unsigned long long)end - 1, p->a->rank);
-    out->steps_compared -= end - reached < out->steps_compared ? end - reached : out->steps_compared;
-}
-
 static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
                       uint32_t from, struct tw_scan *out, struct twin_error *err)
 {
     uint32_t limit = c->o->steps_given ? c->o->steps : UINT32_MAX;
     uint64_t end = common_end(p, shift);
     uint32_t start = from;
+    const uint64_t last = end < limit ? end : limit;
     out->pair = p;
     out->shift = shift;
-    out->steps_compared += (end < limit ? end : limit) > from ? (end < limit ? end : limit) - from : 0;
+    out->end = last > from ? last : out->end;
+    out->steps_compared += last > from ? last - from : 0;
     while (from < limit && from < end && !out->found) {
         bool found = false;
         uint32_t step = 0;
-        uint64_t compared;
+        uint64_t compared = 0;
         struct twin_error local = TWIN_ERROR_INIT;
         int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, limit, &found, &step, &compared, &local);
         if (rc == TWIN_ENOMEM)
@@ -480,10 +501,11 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
             tw_cmp_unseen(c, "steps from %u on of rank %d cannot be compared: %s", from, p->a->rank, local.message);
             return 0;
         }
-        if (!found) {
-            say_not_reached(c, p, from + compared, end < limit ? end : limit, out);
+        if (!found && from + compared < last)
+            tw_cmp_unseen(c, "steps %llu to %llu of rank %d lie in damaged bytes", (unsigned long long)(from + compared),
+                          (unsigned long long)last - 1, p->a->rank);
+        if (!found)
             break;
-        }
         rc = look_into(c, step, true, false, false, out, err);
         if (rc != 0)
             return rc;
@@ -537,6 +559,7 @@ void tw_scan_free(struct tw_scan *s)
     tw_findings_free(&s->benign);
     tw_findings_free(&s->order);
     tw_findings_free(&s->inserted);
+    tw_free(s->shared);
     tw_free(s->equal_before);
     *s = (struct tw_scan){0};
 }

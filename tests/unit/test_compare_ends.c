@@ -72,11 +72,19 @@ static void other_number_of_steps(void **state)
     assert_int_equal(v->first->type, TWIN_FINDING_OUTCOME);
     assert_string_equal(v->first->text, "run 1 has 10 steps, run 2 8");
     twin_verdict_free(v);
-    synth_run(b)->outcome = TWIN_RUN_STOPPED; /* by us: only the overlap counts */
+    synth_run(b)->outcome = TWIN_RUN_STOPPED; /* by us, and nobody asked for 8 steps only */
+    v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "run 1 has 10 steps and run 2 8: from step 8 on nothing was compared"));
+    twin_verdict_free(v);
+    synth_run(b)->max_steps = 8; /* --steps 8: the overlap is what was asked for */
     v = compare(a, b, NULL);
     expect_outcome(v, TWIN_SAME);
     assert_int_equal(v->steps_compared, 8);
+    assert_int_equal(v->ranges[0].end, 8);
+    assert_false(v->ranges[0].whole);
     twin_verdict_free(v);
+    synth_run(b)->max_steps = 0;
     synth_run(b)->outcome = TWIN_RUN_EXITED;
     v = compare(a, b, &(struct twin_compare_options){.steps_given = true, .steps = 8});
     expect_outcome(v, TWIN_SAME);
