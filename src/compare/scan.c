@@ -128,10 +128,10 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             tw_buf_printf(&text, "%zu other %.*s", siblings, (int)(strlen(plural(r->phase, r->kind)) - (siblings == 1)), plural(r->phase, r->kind));
         else
             tw_buf_puts(&text, labels[i].text);
-        if (i == 4 && handed_on)
-            tw_buf_printf(&text, " (as step %u left them)", step - 1);
         if (!last)
             say_share(&text, a->proc, &labels[i], step);
+        if (i == 4 && handed_on)
+            tw_buf_printf(&text, " (as step %u left them)", step - 1);
         done++;
     }
     if (out->equal_records > 0 && done) {
