@@ -294,6 +294,8 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, 
     tw_finding_set(c, &f->site, tw_cmp_copy(c, tw_rec_site(v, r)));
     if (r->phase == TWIN_PHASE_KERNEL && tw_starts(f->scope, "backward")) /* the agent says so: an operation has no phase of its own */
         tw_finding_set(c, &f->layer, tw_cmp_copy(c, "backward"));
+    if (r->phase == TWIN_PHASE_KERNEL && strcmp(f->scope, "optimizer") == 0)
+        tw_finding_set(c, &f->layer, tw_cmp_copy(c, "optimizer"));
     if (d->type == TWIN_FINDING_ORDER && r->phase != TWIN_PHASE_DATA)
         tw_finding_set(c, &f->layer, tw_cmp_copy(c, "schedule"));
     if (d->a != TW_NONE) {
