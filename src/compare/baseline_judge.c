@@ -306,6 +306,27 @@ static int part(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;
 }
 
+/* The baseline's process did nothing behind its last step, and this one did. */
+static int extra_tail(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q, struct twin_error *err)
+{
+    struct tw_view now, then = {.proc = q};
+    struct tw_bl_left_out skip = {j->c, j->b, p};
+    struct tw_scan scan = {0};
+    int rc = tw_view_load(j->c, q, (uint32_t)p->steps, (uint32_t)p->steps, &now, err);
+    if (rc != 0)
+        return rc;
+    tw_view_filter(&now, keep_compared, &skip);
+    rc = tw_scan_views(j->c, &then, &now, NULL, NULL, &scan, err);
+    scan.step = (uint32_t)p->steps;
+    j->differs |= rc == 0 && scan.found;
+    if (rc == 0 && scan.found)
+        take_best(j, &scan);
+    else
+        tw_scan_free(&scan);
+    tw_view_free(&now);
+    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+}
+
 /* How many steps of this process can be held against each other. */
 static uint64_t common_steps(const struct judging *j, const struct tw_bl_proc *p, const struct tw_proc *q)
 {
@@ -350,6 +371,8 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
         for (uint32_t s = then->first; rc == 0 && j->c->tolerance && s <= then->last; s++)
             rc = measure_step(j, p, q, s, err);
     }
+    if (rc == 0 && all && !p->tail && sums.n > p->steps && sums.step[p->steps].count > 0)
+        rc = extra_tail(j, p, q, err);
     if (p->tail && !all && tw_side_complete(j->side) && n == p->steps && !j->c->o->steps_given)
         cover->tail_unknown = true;
     if (unknown)

@@ -86,6 +86,7 @@ struct tw_pair {
     bool recut;     /* its scan found the same records in other steps */
     int64_t shift;  /* b's step = a's step + shift */
     bool resumed;   /* b goes on inside of a: it need not have a's steps before, nor all behind */
+    bool continued; /* another process of b goes on where this one ends, or before */
 };
 
 int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err);

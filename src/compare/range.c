@@ -62,17 +62,6 @@ static struct span span_of(const struct tw_cmp *c, const struct tw_pair *p)
     return s;
 }
 
-/* Does another process of b go on where this one ends, or before? */
-static bool continued(const struct account *x, const struct tw_pair *p, int64_t end)
-{
-    for (size_t i = 0; i < x->count; i++) {
-        const struct tw_pair *q = x->scans[i].pair;
-        if (q->a == p->a && q->b->ordinal > p->b->ordinal && -q->shift <= end && -q->shift > -p->shift)
-            return true;
-    }
-    return false;
-}
-
 static char *nothing_compared(struct account *x, const struct tw_pair *p, const struct span *s)
 {
     struct tw_cmp *c = x->c;
@@ -103,7 +92,7 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
     }
     if (s.end_a == s.end_b || p->resumed)
         return;
-    if (s.end_a < s.end_b ? cut_by_user(x->a, p->a) : cut_by_user(x->b, p->b) || continued(x, p, s.end_b))
+    if (s.end_a < s.end_b ? cut_by_user(x->a, p->a) : cut_by_user(x->b, p->b) || p->continued)
         return;
     if (x->differs) {
         missing(x, tw_cmp_text(c, "rank %d: only the %lld steps both have were compared", p->a->rank, (long long)(end - s.from)));

@@ -125,6 +125,8 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
     out->weights = h.n;
     for (size_t i = 0; i < h.n; i++)
         out->known += h.w[i].known;
+    for (size_t i = 0; i < h.steps; i++)
+        out->known += h.parts[i] + h.missed[i] > 0;
     out->found = rc == 0 && choose(p, &h, &out->step);
 out:
     tw_view_free(&start);

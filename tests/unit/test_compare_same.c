@@ -4,6 +4,8 @@
  * something out of one side (a step, a rank, a thread, a process, an overlap), and expects that the verdict says so; beside it
  * stands the harmless twin, which must stay the same.
  */
+#include <twin/baseline.h>
+
 #include "base.h"
 #include "compare_test.h"
 
@@ -462,6 +464,67 @@ static void other_world(void **state)
     expect_unseen(judge(data_parallel(2, false, false), data_parallel(3, false, false), &arms), "weights, gradients or outputs: at no step");
 }
 
+/* ---- a run held against the other, and against a baseline made of the other */
+
+enum change {
+    UNCHANGED, FEWER_STEPS, MORE_STEPS, NO_CHILD, CHILD_STOPS, CHILD_DIFFERS, HELPER_DIFFERS, NO_HELPER, EXTRA_HELPER, TAIL_DIFFERS,
+    NO_TAIL, FAILED, LOST, CUT, CHANGES
+};
+
+/* A trainer, a child that steps, a helper without steps, and what is computed when all is done. */
+static struct synth *changed_job(enum change change)
+{
+    struct synth *s = synth_new("job");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    small_steps(w, change == FEWER_STEPS || change == CUT ? 4 : change == MORE_STEPS ? 7 : 6);
+    if (change != NO_TAIL)
+        put_value(w, TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "final", change == TAIL_DIFFERS ? 2 : 1);
+    if (change == LOST)
+        twin_writer_record(w, &(struct twin_observation){.series = 0});
+    if (change != NO_CHILD) {
+        w = synth_process(s, 0, 1, "child 1");
+        small_steps(w, change == CHILD_STOPS ? 2 : 3);
+        if (change == CHILD_DIFFERS)
+            put_value(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", 99);
+    }
+    if (change != NO_HELPER)
+        put_value(synth_process(s, 0, 1, "child 2"), TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "score", change == HELPER_DIFFERS ? 2 : 1);
+    if (change == EXTRA_HELPER)
+        put_value(synth_process(s, 0, 1, "child 3"), TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "score", 1);
+    if (change == FAILED)
+        synth_run(s)->exit_code = 1;
+    if (change == CUT)
+        synth_run(s)->outcome = TWIN_RUN_STOPPED;
+    return s;
+}
+
+/* Neither way of comparing may call a change the same, and both call the unchanged job so. */
+static void check_and_against_agree(void **state)
+{
+    (void)state;
+    struct synth *reference = changed_job(UNCHANGED);
+    const struct twin_run *runs[2] = {synth_done(reference), NULL};
+    struct twin_baseline *b = NULL;
+    assert_int_equal(twin_baseline_make(runs, 1, NULL, "1", &b, NULL), 0);
+    for (enum change change = UNCHANGED; change < CHANGES; change++) {
+        struct synth *s = changed_job(change);
+        struct twin_verdict *pair = compare(reference, s, NULL), *against = NULL;
+        assert_int_equal(twin_baseline_judge(b, synth_done(s), NULL, &against, NULL), 0);
+        const bool same = change == UNCHANGED;
+        if ((pair->outcome == TWIN_SAME) != same || (against->outcome == TWIN_SAME) != same) {
+            explain(pair);
+            explain(against);
+            fail_msg("change %d: two runs are called %s, and against the baseline %s", change, twin_verdict_name(pair->outcome),
+                     twin_verdict_name(against->outcome));
+        }
+        twin_verdict_free(pair);
+        twin_verdict_free(against);
+        synth_free(s);
+    }
+    twin_baseline_free(b);
+    synth_free(reference);
+}
+
 /* ---- classes of runs */
 
 static void class_that_is_not_sure(void **state)
@@ -593,6 +656,7 @@ int main(void)
         cmocka_unit_test(chain_at_a_given_place),
         cmocka_unit_test(another_model_behind),
         cmocka_unit_test(other_world),
+        cmocka_unit_test(check_and_against_agree),
         cmocka_unit_test(class_that_is_not_sure),
         cmocka_unit_test(lost_records),
         cmocka_unit_test(all_was_lost),
