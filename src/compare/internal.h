@@ -64,6 +64,7 @@ struct tw_proc {
     const char *path;        /* owned by the run */
     int32_t rank;
     size_t ordinal;          /* among processes of equal rank and role, by start time */
+    size_t run;              /* which of the runs it belongs to */
     bool taken;              /* matched with a process of the other run */
     uint64_t *key, *token;   /* per series id, filled on demand; 0 = not yet */
     size_t series_room;
@@ -94,6 +95,7 @@ void tw_side_close(struct tw_side *side);
 /* Pairs processes by (rank, role, ordinal); processes of equal rank and role whose records agree are paired first. */
 int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count);
 const char *tw_proc_role(const struct tw_proc *p);
+extern uint64_t tw_verified_bytes; /* traces up to this size are verified as a whole when they are opened. Tests make it smaller. */
 /* True for a run that ended as it wanted to: what it did not record did not happen. */
 bool tw_side_complete(const struct tw_side *s);
 /* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
@@ -131,8 +133,14 @@ struct tw_view {
     uint64_t dropped;             /* records of these steps without details */
     uint64_t total;               /* records of these steps, dropped ones included; 0: not known */
     bool partial;                 /* the process ended (or was cut) inside: what is missing is unknown */
-    bool cut;                     /* more than TW_MAX_STEP_RECORDS */
+    bool cut;                     /* more than tw_view_limit */
+    uint64_t nameless;            /* of the dropped ones: stored, but what they are stood in damaged bytes */
 };
+
+/* How many records of a step are decoded: TW_MAX_STEP_RECORDS. Tests make it smaller. */
+extern size_t tw_view_limit;
+/* Names the damaged stretches that were met in a trace so far, as reasons why not everything was compared. */
+void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p);
 
 /* Loads steps first..last. A damaged stretch gives fewer records and dropped > 0. 0, TWIN_ENOMEM, or a trace error. */
 int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last, struct tw_view *v, struct twin_error *err);
@@ -276,6 +284,7 @@ void tw_steps_free(struct tw_steps *s);
 
 /* ---- trend.c: what happens after the first difference, NaN onset */
 void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err);
+extern uint64_t tw_nonfinite_bytes; /* traces that are read in search of NaN. Tests make it smaller. */
 void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n);
 
 /* ---- shift.c: resumed arms */
@@ -406,10 +415,14 @@ struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *p
 /* One difference. stats_*: NULL when not recorded. relative, absolute: of the L2 distance; NaN when it is not known. */
 struct tw_measure { bool missing; double relative, absolute, ulp; uint64_t elements; const struct twin_stats *stats_a, *stats_b; };
 void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b, struct tw_measure *m);
-struct tw_judged { double worst; char *where; uint64_t measured, unmeasured; char *outside; }; /* begins with worst = -1 */
+/* Begins with worst = -1. outside, open: the first difference that is outside, that could not be judged. few_kept: the reference is
+ * a baseline, which keeps numbers of few steps: the verdict then says where it judged. */
+struct tw_judged { double worst; char *where; uint64_t measured, unmeasured; char *outside, *open; bool few_kept; };
+extern uint64_t tw_judge_limit;
 void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name, uint32_t step, const struct tw_measure *m,
                           struct tw_judged *j);
 void tw_judged_outside(struct tw_cmp *c, struct tw_judged *j, char *text); /* takes text; the first one stays */
+void tw_judged_open(struct tw_cmp *c, struct tw_judged *j, char *text);    /* takes text; counts one that is not judged */
 bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j);        /* says which in a note */
 void tw_judged_free(struct tw_judged *j);
 /* Judges every differing step of a pair. *inside false: something lies outside or cannot be judged (said in a note). */

@@ -49,19 +49,30 @@ struct synth *synth_new(const char *label)
     return s;
 }
 
-struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role)
+static struct twin_writer *open_process(struct synth *s, int32_t rank, int32_t world, const char *role, size_t ring_bytes)
 {
     size_t n = s->run.trace_count++;
     char path[400];
     must(n < PROCESSES, "process count");
     snprintf(path, sizeof path, "%s/ranks/%d.%zu.twt", s->dir, rank, 1000 + n);
     s->trace[n] = strdup(path);
-    struct twin_writer_options o = {.path = path, .rank = rank, .world = world, .role = role, .lossless = true};
+    struct twin_writer_options o = {.path = path, .rank = rank, .world = world, .role = role, .ring_bytes = ring_bytes,
+                                    .lossless = ring_bytes == 0};
     struct twin_error err = TWIN_ERROR_INIT;
     if (twin_writer_open(&o, &s->writer[n], &err) != 0)
         fprintf(stderr, "%s\n", err.message);
     must(s->writer[n] != NULL, "writer");
     return s->writer[n];
+}
+
+struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role)
+{
+    return open_process(s, rank, world, role, 0);
+}
+
+struct twin_writer *synth_dropping(struct synth *s)
+{
+    return open_process(s, 0, 1, NULL, 16384);
 }
 
 static void sha(const char *text, char hex[65])
@@ -129,12 +140,13 @@ uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const fl
     uint32_t ndim = n == 1 ? 0 : 1;
     bool state = r.kind == TWIN_KIND_STATE || r.kind == TWIN_KIND_INDICES;
     struct twin_tensor t = {.data = x, .dtype = state ? TWIN_U32 : TWIN_F32, .ndim = ndim, .shape = shape};
-    must(twin_fingerprint(&t, &digest, &stats, state ? NULL : &sketch, NULL) == 0, "fingerprint");
+    bool sketched = !state && !r.no_sketch;
+    must(twin_fingerprint(&t, &digest, &stats, sketched ? &sketch : NULL, NULL) == 0, "fingerprint");
     struct twin_series series = {.phase = (uint8_t)r.phase, .kind = (uint8_t)r.kind, .name = intern(w, r.name), .scope = intern(w, r.scope),
                                  .role = intern(w, r.role), .op = intern(w, r.op), .site = intern(w, r.site)};
     struct twin_observation o = {.series = twin_writer_series(w, &series), .layout = twin_writer_layout(w, t.dtype, ndim, shape),
-                                 .flags = r.flags | TWIN_REC_STATS | (state ? 0 : TWIN_REC_SKETCH) | (count ? TWIN_REC_LINKS : 0),
-                                 .digest = digest, .stats = &stats, .sketch = state ? NULL : &sketch, .links = links, .link_count = count};
+                                 .flags = r.flags | TWIN_REC_STATS | (sketched ? TWIN_REC_SKETCH : 0) | (count ? TWIN_REC_LINKS : 0),
+                                 .digest = digest, .stats = &stats, .sketch = sketched ? &sketch : NULL, .links = links, .link_count = count};
     return twin_writer_record(w, &o);
 }
 

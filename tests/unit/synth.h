@@ -16,6 +16,7 @@ struct synth; /* a run folder under construction */
 struct synth *synth_new(const char *label);
 /* A writer for one process; the trace belongs to the run. role NULL = main. */
 struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role);
+struct twin_writer *synth_dropping(struct synth *s); /* the only process; drops what does not fit into a small ring */
 void synth_print(struct synth *s, const char *which, const char *text); /* which: "stdout" or "stderr" */
 void synth_file(struct synth *s, const char *path, const char *contents);
 struct twin_run *synth_run(struct synth *s); /* to change exit code, outcome, ... */
@@ -28,6 +29,7 @@ struct synth_record {
     enum twin_kind kind;
     const char *name, *scope, *op, *site, *role;
     uint32_t flags;
+    bool no_sketch;
 };
 uint64_t synth_put(struct twin_writer *w, struct synth_record r, const float *x, size_t n);
 uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n, const uint64_t *links, uint32_t count);
