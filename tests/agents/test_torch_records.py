@@ -146,6 +146,46 @@ def test_at_other_levels_weights_are_whole(level):
     assert observed("large", level, args=("3",)).names(step=1, kind="weight", phase="optimizer") == ["weight", "bias"]
 
 
+def test_the_order_of_the_parameters_is_recorded_before_what_follows_from_it():
+    usual, turned = observed("facts", args=("seeded",)), observed("facts", args=("set",))
+    for job, order in ((usual, ["weight", "bias"]), (turned, ["bias", "weight"])):
+        found = job.select(kind="order")
+        assert [(r["name"], r["phase"], r["step"]) for r in found] == [("parameters of Adam[0]", "optimizer", 0)]
+        assert job.note("order") == "Adam[0]: " + ", ".join("Linear." + name for name in order)
+        assert all(found[0]["link"] < r["link"] for r in job.select(kind="gradient"))
+        moments = job.names(kind="moment", step=1)
+        assert sorted(moments) == sorted(n + e for n in order for e in (".step", ".exp_avg", ".exp_avg_sq"))
+    assert usual.select(kind="order")[0]["digest"] != turned.select(kind="order")[0]["digest"]
+    content = lambda job: {(r["name"], r["step"]): r["digest"] for r in job.select(kind="moment")}  # noqa: E731
+    assert content(usual) == content(turned)    # whatever the order, each value has one name
+
+
+@pytest.mark.parametrize("how, first", [("seeded", None), ("unseeded", "the program before its first record"), ("late", "Dropout at ")])
+def test_a_draw_before_any_seed_is_noted(how, first):
+    note = observed("facts", args=(how,)).note("unseeded")
+    assert note is None if first is None else note.startswith(first)
+
+
+def test_weights_in_shared_memory_are_noted_with_their_place():
+    note = observed("facts", args=("shared",)).note("weights.shared")
+    assert note.startswith("Adam: 2 of 2 in ") and ":" in note.rpartition(" in ")[2]
+    assert observed("facts", args=("seeded",)).note("weights.shared") is None
+
+
+def test_every_global_of_a_hook_exists_before_it_is_armed():
+    """A name that only `global` in arm() makes is a NameError for whoever calls before."""
+    import ast
+    from pathlib import Path
+
+    for file in (Path(__file__).resolve().parents[2] / "python/twinrun/_agent").glob("*.py"):
+        tree = ast.parse(file.read_text())
+        wanted = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+        made = {target.id for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))
+                for outer in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                for target in ast.walk(outer) if isinstance(target, ast.Name)}
+        assert wanted <= made, (file.name, wanted - made)
+
+
 def test_batches_come_with_their_indices_and_the_loader_s_label():
     job = observed("train")
     assert job.names(phase="data") == ["sample indices", "batch[0]", "batch[1]"] * 3

@@ -16,7 +16,7 @@ import weakref
 from array import array
 from time import perf_counter_ns
 
-from . import core, naming, parts, rng, steps, tensors
+from . import core, facts, naming, parts, rng, steps, tensors
 from .core import S, T, hook
 from .native import (BACKWARD, CHECKPOINT, F64, GRADIENT, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, ORDER, SKETCH, STATS, TENSORS,
                      WEIGHT, Items, pack_item)
@@ -157,9 +157,10 @@ def _record_order(followed, groups):
     for g, group in enumerate(groups):
         names = ["%s.%s" % (scope, name) for name, scope, _op, _site in followed.names[at: at + len(group["params"])]]
         at += len(names)
-        pending.add_bytes(core.series(OPTIMIZER, ORDER, "parameters[%d]" % g, followed.label, followed.op, ""), "\n".join(names).encode())
+        number = core.series(OPTIMIZER, ORDER, "parameters of %s[%d]" % (followed.label, g), "", followed.op, "")
+        pending.add_bytes(number, "\n".join(names).encode("utf-8", "replace"))
         more = ["and %d more" % (len(names) - NAMES_SHOWN)] if len(names) > NAMES_SHOWN else []
-        shown.append("%s parameters[%d]: %s" % (followed.label, g, ", ".join(names[:NAMES_SHOWN] + more)))
+        shown.append("%s[%d]: %s" % (followed.label, g, ", ".join(names[:NAMES_SHOWN] + more)))
     pending.flush()
     core.note("order", "\n".join(shown))
 
@@ -365,6 +366,8 @@ def after_step(optimizer, args, kwargs):
     T.optimizers = tuple(f for f in T.optimizers if f is not followed)
     parameters = _refresh(followed, optimizer)
     rng.check(followed.op)
+    if not followed.steps:
+        facts.shared_weights(followed.label, parameters)
     turn = _turn(followed, optimizer)
     # One step further in every round of turns, so that each part has its statistics in time.
     counted = (S.step + S.step // parts.TURNS) % WEIGHT_STATS_EVERY == 0
