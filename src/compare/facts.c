@@ -77,8 +77,10 @@ void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw
         rc = tw_view_load(c, s->pair->b, (uint32_t)(step + s->shift), (uint32_t)(step + s->shift), &b, err);
     if (rc == 0 && find_order(&a, &b, &d)) {
         struct twin_finding *f = tw_finding_from(c, &d, &a, &b);
-        if (f)
+        if (f) {
             f->role = TWIN_ORIGIN;
+            f->elements = 0; /* of a text: they say nothing */
+        }
         put_first(c, r, f);
     }
     tw_view_free(&a);
