@@ -80,6 +80,7 @@ void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw
         if (f) {
             f->role = TWIN_ORIGIN;
             f->elements = 0; /* of a text: they say nothing */
+            tw_finding_set(c, &f->layer, tw_cmp_copy(c, "optimizer"));
         }
         put_first(c, r, f);
     }

@@ -150,7 +150,7 @@ def test_the_order_of_the_parameters_is_recorded_before_what_follows_from_it():
     usual, turned = observed("facts", args=("seeded",)), observed("facts", args=("set",))
     for job, order in ((usual, ["weight", "bias"]), (turned, ["bias", "weight"])):
         found = job.select(kind="order")
-        assert [(r["name"], r["phase"], r["step"]) for r in found] == [("parameters of Adam[0]", "optimizer", 0)]
+        assert [(r["name"], r["phase"], r["step"]) for r in found] == [("parameters of Adam[0]", "init", 0)]
         assert job.note("order") == "Adam[0]: " + ", ".join("Linear." + name for name in order)
         assert all(found[0]["link"] < r["link"] for r in job.select(kind="gradient"))
         moments = job.names(kind="moment", step=1)

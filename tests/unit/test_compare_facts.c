@@ -21,7 +21,7 @@ static void train(struct twin_writer *w, const struct job *j)
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch"}, &batch, 1);
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"}, &loss, 1);
         if (step == 0)
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_ORDER, .name = "parameters of SGD[0]"},
+            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_ORDER, .name = "parameters of SGD[0]"},
                       &j->order, 1);
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w"}, &gradient, 1);
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"}, &weight, 1);
@@ -61,7 +61,7 @@ static void what_follows_from_another_order_is_named_behind_it(void **state)
     (void)state;
     const struct job a = {.order = 1, .order_note = "SGD[0]: a, b"}, b = {.order = 2, .gradient = .5f, .order_note = "SGD[0]: b, a"};
     struct twin_verdict *v = verdict_of(&a, &b);
-    expect_first(v, 0, TWIN_PHASE_OPTIMIZER, TWIN_KIND_ORDER, "parameters of SGD[0]");
+    expect_first(v, 0, TWIN_PHASE_INIT, TWIN_KIND_ORDER, "parameters of SGD[0]");
     assert_string_equal(v->first->layer, "optimizer");
     assert_true(v->origin_count >= 2);
     assert_int_equal(v->origins[1].role, TWIN_CARRIER);

@@ -157,7 +157,7 @@ def _record_order(followed, groups):
     for g, group in enumerate(groups):
         names = ["%s.%s" % (scope, name) for name, scope, _op, _site in followed.names[at: at + len(group["params"])]]
         at += len(names)
-        number = core.series(OPTIMIZER, ORDER, "parameters of %s[%d]" % (followed.label, g), "", followed.op, "")
+        number = core.series(INIT, ORDER, "parameters of %s[%d]" % (followed.label, g), "", followed.op, "")
         pending.add_bytes(number, "\n".join(names).encode("utf-8", "replace"))
         more = ["and %d more" % (len(names) - NAMES_SHOWN)] if len(names) > NAMES_SHOWN else []
         shown.append("%s[%d]: %s" % (followed.label, g, ", ".join(names[:NAMES_SHOWN] + more)))
