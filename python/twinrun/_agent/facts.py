@@ -8,6 +8,7 @@ import sys
 from . import core, tensors
 
 _torch_seed = None     # of the default generator, when torch had just been imported
+_torch_state = None    # digest of its state then
 
 
 # ---------------------------------------------------------------- weights that processes share
@@ -41,15 +42,23 @@ def shared_weights(label, parameters):
 
 # ---------------------------------------------------------------- seeds
 
+def _digest(generator):
+    state = generator.get_state()
+    return core.S.lib.quick_digest(state.data_ptr(), state.numel())
+
+
 def arm(torch):
-    """Right after the import: the seed that torch has drawn for itself from the system's entropy."""
-    global _torch_seed
-    _torch_seed = torch.default_generator.initial_seed()
+    """Right after the import: the seed that torch has drawn for itself from the system's entropy, and the state that it makes."""
+    global _torch_seed, _torch_state
+    _torch_seed, _torch_state = torch.default_generator.initial_seed(), _digest(torch.default_generator)
 
 
 def first_draw(source, consumer, where):
-    """A generator has moved for the first time: had it been given a seed? Told of torch's own; the others are not ours to ask."""
-    source.seeded = source.name != "torch.cpu" or sys.modules["torch"].default_generator.initial_seed() != _torch_seed
+    """A generator seems to have moved for the first time: had it been given a seed? Told of torch's own alone."""
+    generator = sys.modules["torch"].default_generator
+    if source.name == "torch.cpu" and _digest(generator) == _torch_state:
+        return    # a library has set it to what it was: it only lies otherwise in memory
+    source.seeded = source.name != "torch.cpu" or generator.initial_seed() != _torch_seed
     if not source.seeded:
         place = where.partition("\n")[0]
         core.note("unseeded", "%s%s" % (consumer, " at " + place if place else ""))

@@ -7,8 +7,9 @@ import torch
 HOW = sys.argv[1]
 if HOW in ("seeded", "shared", "set"):
     torch.manual_seed(0)
-model = torch.nn.Linear(4, 2)
-if HOW == "late":    # nothing is drawn before the first step's noise
+if HOW != "late":
+    model = torch.nn.Linear(4, 2)
+else:    # nothing is drawn before the first step's noise
     model = torch.nn.Sequential(torch.nn.utils.skip_init(torch.nn.Linear, 4, 2), torch.nn.Dropout(0.5))
     with torch.no_grad():
         for p in model.parameters():
