@@ -35,7 +35,7 @@ def test_every_step_has_gradients_weights_moments_and_hyperparameters():
                                                       "initial_lr[0]"]
     rates = [r["digest"] for r in job.select(kind="hyper", name="lr[0]")]
     assert len(set(rates)) == 3
-    assert [r["name"] for r in job.select(step=3)] == NET + moments    # the last look, at the end of the process
+    assert [r["name"] for r in job.select(step=3)] == NET + moments + BUFFERS    # the last look, at the end of the process
 
 
 def test_weights_are_those_that_the_step_leaves():
@@ -327,9 +327,27 @@ def test_strange_tensors_are_taken_apart_or_recorded_as_unobserved():
     assert job.names(step=0, kind="gradient") == ["weight.indices", "weight.values"]
     outputs = {r["name"]: r for r in job.select(kind="activation", scope="Wrapper")}
     assert set(outputs) == {f"output['{n}']" for n in ("plain", "meta", "f8", "negative", "empty", "expanded", "mkldnn")} | {
-        "output['list'][0].indices", "output['list'][0].values", "output['list'][1]", "output['list'][2]", "output['list'][3]"}
+        "output['list'][0].indices", "output['list'][0].values", "output['list'][1]", "output['list'][2]", "output['list'][3]",
+        "output['nested'][0]", "output['nested'][1]", "output['quantized']", "output['quantized'].scale", "output['channels']",
+        "output['channels'].scales", "output['channels'].zero_points", *("output['csr']" + part for part in (".crow", ".col", ".values")),
+        *("output['csc']" + part for part in (".ccol", ".row", ".values"))}
     assert [n for n, r in outputs.items() if r["unobserved"]] == ["output['meta']"]
     assert outputs["output['f8']"]["dtype"] == 16 and outputs["output['list'][3]"]["shape"] == [2, 4]
+
+
+@pytest.mark.parametrize("how, words", [("many", "batch holds more than 4096 tensors"), ("deep", "batch holds a tensor more than 8 containers deep"),
+                                         ("values", "sample indices holds more than 65536 plain values"), ("fits", None)])
+def test_what_is_left_out_of_a_structure_is_told(how, words):
+    note = observed("structures", args=(how,)).note("unseen")
+    assert note is None if words is None else note.startswith(words) and note.endswith("not all were recorded")
+
+
+def test_the_end_holds_buffers_and_weights_that_no_optimizer_has():
+    job = observed("structures", args=("fits",))
+    last = max(r["step"] for r in job.records)
+    assert {"0.weight", "0.bias", "1.weight", "1.bias", "table"} <= set(job.names(phase="optimizer", kind="weight", step=last))
+    before = job.select(phase="init", kind="weight", name="table")[0]["digest"]
+    assert job.select(phase="optimizer", kind="weight", name="table", step=last)[0]["digest"] != before
 
 
 # ---------------------------------------------------------------- operations

@@ -460,12 +460,24 @@ def _last_look():
             continue
         _look_whole(pending, followed, OPTIMIZER, S.level >= TENSORS, STATS | SKETCH)
         named.update(name[:2] for name in followed.names)
+    _look_at_the_rest(pending, named)
     pending.flush()
     for _label, names, held in reversed(_gone):    # what a later one has gone on with is that one's to show
         if named.isdisjoint(name[:2] for name in names):
             held.release()
             named.update(name[:2] for name in names)
     del _gone[:]
+
+
+def _look_at_the_rest(pending, named):
+    """Of the models that are trained: weights that no optimizer holds, and buffers, also those too large for every step."""
+    for root in list(naming.roots.values()):
+        if root.reference() is None or not any((name, root.label) in named for name, _reference, _owner in root.parameters):
+            continue
+        for name, reference, owner in root.parameters + root.buffers:
+            t = reference()
+            if t is not None and (name, root.label) not in named:
+                parts.add(pending, OPTIMIZER, WEIGHT, name, t, root.label, owner, STATS | SKETCH)
 
 
 def _in_child():
