@@ -24,7 +24,7 @@ struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore, data;
-    bool fresh_dir, json, no_cases, quiet, resume, text;
+    bool fresh_dir, json, no_cases, quiet, resume, text, thorough;
 };
 
 /* A run that the search has asked for, found again by its handle. */
