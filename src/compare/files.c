@@ -109,7 +109,8 @@ static bool is_plain_array(const char *path)
     return false;
 }
 
-static struct twin_finding *file_finding(struct tw_cmp *c, const char *path, char *text)
+/* `other`: the same file of the second run, which may have another name. */
+static struct twin_finding *file_finding(struct tw_cmp *c, const char *path, const char *other, char *text)
 {
     struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_FILE, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE);
     if (!f) {
@@ -118,6 +119,8 @@ static struct twin_finding *file_finding(struct tw_cmp *c, const char *path, cha
     }
     tw_finding_set(c, &f->name, tw_cmp_copy(c, path));
     tw_finding_set(c, &f->text, text);
+    tw_evidence_line(&f->at_a, path, 0);
+    tw_evidence_line(&f->at_b, other, 0);
     return f;
 }
 
@@ -131,14 +134,14 @@ static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct 
         return;
     const struct saved *s = find_saved(&saved->a, x->path), *t = find_saved(&saved->b, y->path);
     if (s && t && s->hash == t->hash)
-        tw_findings_take(c, &out->benign, file_finding(c, x->path, tw_cmp_text(c, "%s: file bytes differ, tensors equal", x->path)));
+        tw_findings_take(c, &out->benign, file_finding(c, x->path, y->path, tw_cmp_text(c, "%s: file bytes differ, tensors equal", x->path)));
     else if (s && t)
         return; /* its record differs: that is the finding */
     else if (is_log(x->path) || (x->existed_before && y->existed_before && !is_plain_array(x->path)))
-        tw_findings_take(c, &out->benign, file_finding(c, x->path, tw_cmp_text(c, "%s: file bytes differ (%s)", x->path,
+        tw_findings_take(c, &out->benign, file_finding(c, x->path, y->path, tw_cmp_text(c, "%s: file bytes differ (%s)", x->path,
                                                                                is_log(x->path) ? "a log" : "it was there before the runs")));
     else if (is_plain_array(x->path) && !c->o->arms)
-        tw_findings_take(c, &out->findings, file_finding(c, x->path, tw_cmp_text(c, "%s: contents differ (%llu and %llu bytes)", x->path,
+        tw_findings_take(c, &out->findings, file_finding(c, x->path, y->path, tw_cmp_text(c, "%s: contents differ (%llu and %llu bytes)", x->path,
                                                                                  (unsigned long long)x->bytes, (unsigned long long)y->bytes)));
     else
         tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: file bytes differ, contents not compared", x->path));

@@ -194,6 +194,10 @@ static void report_pair(struct tw_cmp *c, const char *which, const struct stream
         return;
     }
     struct twin_finding *f = output_finding(c, which, text);
+    if (f) {
+        tw_evidence_line(&f->at_a, which, i);
+        tw_evidence_line(&f->at_b, which, j);
+    }
     int64_t step = x->masked ? tw_noise_step(x->masked) : -1;
     if (f && step >= 0)
         f->step_a = f->step_b = (uint32_t)step;
@@ -204,11 +208,12 @@ static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const stru
                            struct tw_last_resort *out)
 {
     struct stream x, y;
-    struct pairs pairs = {0};
+    struct pairs pairs = {0}, noisy = {0};
     stream_load(c, a->run, which, &x);
     stream_load(c, b->run, which, &y);
     match(c, &x, &y, RAW, NULL);
-    size_t noise = match(c, &x, &y, MASKED, NULL);
+    size_t noise = match(c, &x, &y, MASKED, &noisy);
+    tw_claim_noise(c, which, noisy.p, noisy.n);
     match(c, &x, &y, SAME_STEP, &pairs);
     if (!c->o->arms)
         match(c, &x, &y, SKELETON, &pairs);
@@ -240,6 +245,7 @@ static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const stru
     if (x.cut || y.cut)
         tw_cmp_note(c, "%s was too long to be compared in full", which);
     tw_free(pairs.p);
+    tw_free(noisy.p);
     stream_free(&x);
     stream_free(&y);
 }
