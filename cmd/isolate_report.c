@@ -46,12 +46,25 @@ static void print_natural(const struct twin_isolation *x)
         printf(parted > shown ? " and %zu more\n" : "\n", parted - shown);
 }
 
+/* ", only together with threads": where several causes act, none of their fixes was shown to help by itself. */
+static char *together_with(const struct tw_isolate *c, const struct twin_search_report *r, size_t cause)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "");
+    for (size_t i = 0, n = 0; i < r->cause_count; i++)
+        if (i != cause)
+            tw_buf_printf(&b, "%s%s", n++ ? ", " : "   only together with ", c->factor[r->cause[i].candidate]->id);
+    return tw_buf_steal(&b);
+}
+
 static void print_causes(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         char *cost = twin_isolation_cost_text(&x->cause[i].cost);
-        printf("fix       %s: %s\n", f->id, f->fix);
+        char *together = together_with(c, r, i);
+        printf("fix       %s: %s%s\n", f->id, f->fix, together ? together : "");
+        tw_free(together);
         for (size_t k = 0; k < x->cause[i].consumer_count; k++) {
             char *where = tw_printable(x->cause[i].consumer[k], strlen(x->cause[i].consumer[k]));
             printf("%s%s\n", k ? "          " : "where     ", where ? where : "");

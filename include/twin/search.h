@@ -43,7 +43,7 @@ struct twin_candidate {
 
 struct twin_search_options {
     double alpha, beta;         /* error rates of the whole procedure; 0: .05 */
-    uint32_t max_runs;          /* 0: 150 */
+    uint32_t max_runs;          /* 0: 200 */
     double max_seconds;         /* wall clock of the runs; 0: no limit */
     uint32_t parallel;          /* runs at the same time; 0: 1 */
     bool no_vary;               /* never shake, only free */

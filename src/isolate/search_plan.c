@@ -98,7 +98,7 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
         return twin_error_set(err, TWIN_EINVAL, "expected a time limit of 0 or more, at most 64 runs at the same time and at most "
                               "1,000,000 runs; found %g s, %u and %u", o->max_seconds, o->parallel, o->max_runs);
     struct twin_search_plan p = {.alpha = alpha, .beta = beta, .p0 = .01, .p1 = .2, .baseline_parts = 2, .baseline_at_once = 2,
-        .max_runs = o->max_runs ? o->max_runs : 150, .max_seconds = o->max_seconds, .parallel = o->parallel ? o->parallel : 1,
+        .max_runs = o->max_runs ? o->max_runs : 200, .max_seconds = o->max_seconds, .parallel = o->parallel ? o->parallel : 1,
         .vary = !o->no_vary, .arms = o->arms, .thorough = o->thorough, .repeats = o->arms, .candidates = count};
     for (size_t i = 0; i < count; i++)
         p.can_pin += candidate[i].can_pin;

@@ -139,7 +139,7 @@ static void rare_cause(void **state)
     show("in 1 of 5", &pairs);
     show("in 1 of 2", &half);
     show("in 1 of 5, by classes of runs", &classes);
-    assert_true(100 * pairs.right >= 85 * pairs.trials); /* within the default budget of 150 runs */
+    assert_true(100 * pairs.right >= 85 * pairs.trials); /* within the default budget of 200 runs */
     assert_true(100 * half.right >= 95 * half.trials);
     assert_true(20 * (pairs.wrong + half.wrong + classes.wrong) <= pairs.trials + half.trials + classes.trials);
 }
@@ -481,7 +481,7 @@ static void bad_plans(void **state)
     c[5].id = c[4].id;
     refused(c, SIM_FACTORS, (struct twin_search_options){0}, "twice");
     char *text = twin_search_plan_text(&plan);
-    assert_non_null(strstr(text, "at most 150 runs"));
+    assert_non_null(strstr(text, "at most 200 runs"));
     assert_non_null(strstr(text, "14 clean comparisons"));
     tw_free(text);
 }

@@ -204,8 +204,8 @@ static struct tally play(const struct scenario *s, unsigned searches, uint64_t s
 static const struct scenario scenarios[] = {
     {"one cause, always", ONE, 1, 0, false, false, .99},
     {"one cause, 9 of 10", ONE, .9, 0, false, false, .99},
-    {"one cause, 1 of 2", ONE, .5, 0, false, false, .97},
-    {"one cause, 1 of 5", ONE, .2, 0, false, false, .75},
+    {"one cause, 1 of 2", ONE, .5, 0, false, false, .98},
+    {"one cause, 1 of 5", ONE, .2, 0, false, false, .84},
     {"one cause, 1 of 2, in classes", ONE, .5, 0, true, false, 0},
     {"one cause, always, thorough", ONE, 1, 0, false, true, .99},
     {"no pin reaches it, 1 of 10", NONE, .1, 0, false, false, 0},
