@@ -66,7 +66,7 @@ struct twin_compare_options {
     bool steps_given; uint32_t steps;      /* compare only the first steps */
     int64_t shift;                         /* b's step = a's step + shift */
     bool find_shift;                       /* arms: find the shift by weights */
-    const char *const *ignore; size_t ignore_count;  /* glob patterns over "phase/kind/name" and file names */
+    const char *const *ignore; size_t ignore_count;  /* glob patterns over "phase/kind/name" and file names; "file:GLOB" files alone, "line:REGEX" lines of output and text */
     const char *tolerance_file;            /* NULL = none */
     bool arms;                             /* commands differ: argv, printed command lines and run counts are not findings */
 };
@@ -157,6 +157,8 @@ struct twin_verdict {
     int replay_core[2];                    /* of TWIN_REPLAY_BY_CORE: two that give different results */
 };
 
+/* Can these patterns of --ignore be used? 0, TWIN_EINVAL (names the regular expression of a "line:"), TWIN_ENOMEM. */
+int twin_ignore_check(const char *const *pattern, size_t count, struct twin_error *err);
 /* Is this a tolerance file? 0, TWIN_EFORMAT (names the rule), TWIN_ENOENT, TWIN_EIO, TWIN_ELIMIT, TWIN_ENOMEM. */
 int twin_tolerance_check(const char *path, struct twin_error *err);
 /* Compares runs[1..] with runs[0]. */
