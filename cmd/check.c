@@ -2,6 +2,7 @@
 /* twinrun check: run it again, unchanged, and name the first place where the runs part. */
 #include "check.h"
 
+#include "again.h"
 #include "interrupt.h"
 #include "ledger.h"
 #include "known.h"
@@ -187,9 +188,33 @@ static void note_in_ledger(const struct tw_check *c)
     tw_free(b);
 }
 
+/* Without memory for it, suggestions lack their options; the verdict does not hang on that. */
+static struct twin_report_again suggestions(const struct tw_check *c, struct tw_again *again)
+{
+    const char *arms[2] = {c->shell[0][2], c->shell[1][2]};
+    /* Where A alone parts already, A alone is what to look at next. */
+    bool both = c->arms && !c->arm_unsteady;
+    if (tw_again_make(&tw_command_check, &c->args, both ? NULL : c->arm[0], both ? arms : NULL, again) != 0)
+        return (struct twin_report_again){.env = NULL};
+    struct twin_report_again words = tw_again_words(again);
+    words.scratch = c->args.fresh_dir;
+    return words;
+}
+
+/* Of a resumed arm the verdict names the state that the seam lost, which a search among pins cannot. */
+static bool can_isolate(const struct tw_check *c)
+{
+    if (c->interrupted || c->shares_files)
+        return false;
+    if (c->arms)
+        return c->arm_unsteady || (c->arm_repeats && c->v->shift == 0);
+    return !c->args.against || c->gate_unsteady;
+}
+
 static int print_verdict(struct tw_check *c)
 {
     const char *why;
+    struct tw_again again = {.env = NULL};
     struct tw_known known = {.count = 0};
     char *command = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
     const struct twin_compare_options compare = tw_check_how(c);
@@ -202,8 +227,10 @@ static int print_verdict(struct tw_check *c)
         .json = c->args.json,
         .github = c->args.github,
         .can_zoom = !c->zoomed && !c->args.against && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
-        .can_isolate = !c->arms && !c->interrupted && !c->shares_files && (!c->args.against || c->gate_unsteady),
+        .can_isolate = can_isolate(c),
+        .repeats = c->arm_repeats,
         .hint = known.hint,
+        .again = suggestions(c, &again),
     };
     look_up(c, &known);
     o.hint_count = known.count;
@@ -213,6 +240,7 @@ static int print_verdict(struct tw_check *c)
         tw_check_show_tail(c->runs[0]);
     note_in_ledger(c);
     tw_known_free(&known);
+    tw_again_free(&again);
     tw_free(command);
     return c->interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
 }

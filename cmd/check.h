@@ -39,6 +39,7 @@ struct tw_check {
     char *signer;               /* whose signatures of it are good; NULL: nobody asked */
     bool runs_given;            /* --runs */
     bool gate_unsteady;         /* the run parts from the baseline, and from a second run */
+    bool arm_repeats, arm_unsteady; /* A against A: it repeats itself; it parts from itself no later than from B */
     bool shares_files;          /* runs found files that earlier ones wrote: said, and a likelier cause than any factor */
     int trouble;                /* exit code to leave with after the verdict on the runs that worked; 0 = none */
     struct tw_watch watch;      /* of the run that goes on, or went on last */

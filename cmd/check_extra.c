@@ -65,14 +65,14 @@ void tw_check_repeat_arm(struct tw_check *c)
     } else {
         if (!c->args.quiet)
             tw_run_line("a again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
-        if (v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->v->first->step_a)
-            tw_verdict_note(c->v,
-                            "A does not repeat itself either (it parts at step %u): first make A repeatable, twinrun "
-                            "check -- sh -c '...'",
+        c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->v->first->step_a;
+        c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
+        if (c->arm_unsteady)
+            tw_verdict_note(c->v, "A does not repeat itself either (it parts at step %u): first make A repeatable",
                             v->first->step_a);
         else if (v->outcome == TWIN_DIFFER)
             tw_verdict_note(c->v, "A parts from itself too, but only later (step %u)", v->first ? v->first->step_a : 0);
-        else if (v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE)
+        else if (c->arm_repeats)
             tw_verdict_note(c->v, "A repeats itself (2 runs), so the difference lies between A and B");
     }
     twin_verdict_free(v);

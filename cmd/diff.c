@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun diff: compares recorded runs, also of two machines. */
+#include "again.h"
 #include "ledger.h"
 #include "options.h"
 #include "page.h"
@@ -107,6 +108,8 @@ static int compare(const struct diff_args *a, const struct twin_run *const *runs
     if (twin_compare(runs, count, &o, &v, &err) != 0)
         return tw_trouble(&err, "diff: cannot compare the runs");
     const char *why;
+    struct tw_again again = {.env = NULL};
+    tw_again_make(&tw_command_diff, a, NULL, NULL, &again); /* without memory, without options */
     char *command = arms ? NULL : tw_shell_quote(runs[0]->argv, runs[0]->argc);
     struct tw_verdict_output out = {
         .verb = "diff",
@@ -117,10 +120,12 @@ static int compare(const struct diff_args *a, const struct twin_run *const *runs
         .json = a->json,
         .github = a->github,
         .can_zoom = v->outcome == TWIN_DIFFER && tw_zoom_is_useful(v, runs[0], &why),
+        .again = {.env = again.env, .show = again.show, .zoom = again.zoom},
     };
     *printed = true;
     int rc = tw_verdict_print(v, runs, count, &out);
     note_in_ledger(a, v, runs, count);
+    tw_again_free(&again);
     tw_free(command);
     twin_verdict_free(v);
     return rc;

@@ -15,10 +15,13 @@ const struct tw_command *const tw_commands[] = {
     &tw_command_digest, &tw_command_snapshot, &tw_command_sign, &tw_command_pack, &tw_command_replay, &tw_command_audit, &tw_command_verify, &tw_command_doctor, NULL,
 };
 
+/* The table's own size: a command that is added later is a suggestion, too. */
+enum { COMMANDS = sizeof tw_commands / sizeof tw_commands[0] };
+
 static int unknown_command(const char *name)
 {
-    const char *names[32] = {NULL};
-    for (size_t i = 0; tw_commands[i] && i < 30; i++)
+    const char *names[COMMANDS] = {NULL}; /* tw_commands ends with NULL, and so does this */
+    for (size_t i = 0; tw_commands[i]; i++)
         names[i] = tw_commands[i]->name;
     const char *near = tw_nearest(name, names);
     if (near)

@@ -164,23 +164,14 @@ static bool trace_saw_input(const char *path)
     return saw;
 }
 
-static bool is_python(const struct twin_run_process *p)
-{
-    char program[256];
-    const char *argv = p->argv ? p->argv : "";
-    snprintf(program, sizeof program, "%.*s", (int)strcspn(argv, " "), argv);
-    return p->armed && tw_starts(tw_base_name(program), "python");
-}
-
 bool tw_run_shows_no_input(const struct twin_run *r)
 {
-    bool python = false;
-    for (size_t i = 0; i < r->process_count; i++)
-        python |= is_python(&r->processes[i]);
-    for (size_t i = 0; python && i < r->trace_count; i++)
+    if (!r->torch) /* there are no operations to see */
+        return false;
+    for (size_t i = 0; i < r->trace_count; i++)
         if (trace_saw_input(r->traces[i]))
             return false;
-    return python;
+    return true;
 }
 
 char *tw_run_last_words(const struct twin_run *r)

@@ -21,8 +21,8 @@ const char *tw_run_state(const struct twin_run *r, char text[32]);
 char *tw_run_last_words(const struct twin_run *r);
 /* By its own fault: not when twinrun or Ctrl-C ended it. */
 bool tw_run_failed(const struct twin_run *r);
-/* A Python job may compute with bare tensors: no module and no loader shows what goes in, the operation level does. (A C program
- * shows what it wants to.) */
+/* A PyTorch job may compute with bare tensors: no module and no loader shows what goes in, the
+ * operation level does. Of a job without PyTorch no level shows more than another. */
 bool tw_run_shows_no_input(const struct twin_run *r);
 /* --home, or the default. malloc'ed; NULL when out of memory. */
 char *tw_home(const char *option);

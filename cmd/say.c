@@ -70,28 +70,67 @@ static bool plain_word(const char *s)
     return *s && strspn(s, safe) == strlen(s);
 }
 
-static void quote_word(struct tw_buf *b, const char *s)
+/* Inside '...', where only the quote itself needs care. */
+static void quote_single(struct tw_buf *b, const char *s)
 {
-    bool control = false;
-    for (const char *p = s; *p; p++)
-        control |= (unsigned char)*p < 0x20 || *p == 0x7F;
-    if (plain_word(s)) {
-        tw_buf_puts(b, s);
-        return;
-    }
-    tw_buf_puts(b, control ? "$'" : "'");
+    tw_buf_puts(b, "'");
     for (const char *p = s; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (control && (c < 0x20 || c == 0x7F))
-            tw_buf_printf(b, "\\x%02x", c);
-        else if (control && (c == '\'' || c == '\\'))
-            tw_buf_printf(b, "\\%c", c);
-        else if (c == '\'')
+        if (*p == '\'')
             tw_buf_puts(b, "'\\''");
         else
             tw_buf_append(b, p, 1);
     }
     tw_buf_puts(b, "'");
+}
+
+/* A word with bytes that a terminal would take for orders, as any POSIX shell makes it again. */
+static void quote_by_printf(struct tw_buf *b, const char *s)
+{
+    tw_buf_puts(b, "\"$(printf '");
+    for (const char *p = s; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c < 0x20 || c >= 0x7F || c == '\'' || c == '\\')
+            tw_buf_printf(b, "\\%03o", c);
+        else if (c == '%')
+            tw_buf_puts(b, "%%");
+        else
+            tw_buf_append(b, p, 1);
+    }
+    tw_buf_puts(b, "')\"");
+}
+
+/* $(...) takes newlines off its end. Of such words only shells that know $'...' make the same again. */
+static void quote_with_last_newline(struct tw_buf *b, const char *s)
+{
+    tw_buf_puts(b, "$'");
+    for (const char *p = s; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c < 0x20 || c >= 0x7F)
+            tw_buf_printf(b, "\\%03o", c);
+        else if (c == '\'' || c == '\\')
+            tw_buf_printf(b, "\\%c", c);
+        else
+            tw_buf_append(b, p, 1);
+    }
+    tw_buf_puts(b, "'");
+}
+
+static void quote_word(struct tw_buf *b, const char *s)
+{
+    size_t n = strlen(s);
+    char *safe = tw_printable(s, n);
+    bool prints_as_it_is = safe && strcmp(safe, s) == 0;
+    if (!safe)
+        b->failed = TWIN_ENOMEM;
+    if (plain_word(s))
+        tw_buf_puts(b, s);
+    else if (prints_as_it_is)
+        quote_single(b, s);
+    else if (s[n - 1] == '\n')
+        quote_with_last_newline(b, s);
+    else
+        quote_by_printf(b, s);
+    tw_free(safe);
 }
 
 char *tw_shell_quote(char *const *argv, size_t count)

@@ -99,6 +99,21 @@ static int append_summary(const char *path, const struct twin_report *r)
     return rc == 0 ? 0 : tw_trouble(&err, "cannot write the job summary (GITHUB_STEP_SUMMARY)");
 }
 
+/* The verdict with its claims, beside the recordings that it rests on: python -m twinrun.recheck reads it. A verdict that cannot
+ * be kept is still a verdict, so that failing is said and no more. */
+static void keep_verdict(const struct twin_report *r)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *text = NULL, *path = tw_path_join(r->runs[r->run_count - 1]->dir, "verdict.json");
+    int rc = path ? twin_report_json(r, &text, &err) : TWIN_ENOMEM;
+    if (rc == 0)
+        rc = tw_write_file_atomic(path, text, strlen(text), &err);
+    if (rc != 0)
+        tw_say("the verdict is not kept beside the last run: %s", err.message);
+    tw_free(path);
+    tw_free(text);
+}
+
 int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
                      const struct tw_verdict_output *o)
 {
@@ -112,9 +127,13 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
         .width = columns(),
         .can_zoom = o->can_zoom,
         .can_isolate = o->can_isolate,
+        .repeats = o->repeats,
         .hint = o->hint,
         .hint_count = o->hint_count,
+        .again = o->again,
     };
+    if (count > 0 && strcmp(o->verb, "check") == 0)
+        keep_verdict(&r);
     int rc = print_form(o->json ? twin_report_json : twin_report_text, &r);
     /* With --json the object stands alone on stdout; the runner of GitHub Actions reads annotations from stderr as
      * well. */

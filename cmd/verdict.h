@@ -16,8 +16,10 @@ struct tw_verdict_output {
     bool json, github;
     bool can_zoom;             /* a zoom may add to this verdict: suggest it */
     bool can_isolate;     /* the cause is not known and the job can be run again: suggest twinrun isolate */
+    bool repeats;              /* it is known that this is no matter of chance: do not ask "how often?" */
     const struct twin_hint *hint;
     size_t hint_count;
+    struct twin_report_again again; /* what suggested commands need (again.h) */
 };
 
 /* Prints the verdict in every form that was asked for. Returns the exit code that belongs to it. */

@@ -21,7 +21,7 @@ struct zoom_args {
     const char *home;
     struct tw_window window;
     struct tw_strings ignore;
-    bool json, quiet;
+    bool fresh_dir, json, quiet;
 };
 
 #define FIELD(f) offsetof(struct zoom_args, f)
@@ -29,6 +29,8 @@ struct zoom_args {
 static const struct tw_option options[] = {
     {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Window",
      "with a command: the steps to watch at operation level", FIELD(window)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Window",
+     "with a command: run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name match",
      FIELD(ignore)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
@@ -73,6 +75,18 @@ static char **arguments(const struct twin_run *r)
     return argv;
 }
 
+/* A scratch copy holds what its run left there, and not what the run began with. */
+static int refuse_scratch(const struct twin_run *r)
+{
+    if (!tw_starts(r->cwd, r->dir) || strcmp(r->cwd + strlen(r->dir), "/work") != 0)
+        return -1;
+    return tw_trouble(&(struct twin_error){.code = TWIN_EINVAL,
+                                           .message = "it ran in a scratch copy of its folder, which is used up"},
+                      "zoom: cannot run the command of %s again; give it, in its folder: "
+                      "twinrun zoom --fresh-dir --window FIRST:LAST -- COMMAND",
+                      tw_base_name(r->dir));
+}
+
 static int rerun(const struct zoom_args *a, const char *home, struct twin_verdict *v,
                  const struct twin_run *const *runs)
 {
@@ -88,6 +102,9 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
             if (twin_redacted(runs[i]->argv[k]))
                 return tw_trouble(&(struct twin_error){.code = TWIN_EINVAL, .message = "it held a secret, which was not recorded"},
                                   "zoom: cannot run the command of %s again; give it: twinrun zoom --window FIRST:LAST -- COMMAND", tw_base_name(runs[i]->dir));
+    for (size_t i = 0; i < 2; i++)
+        if (refuse_scratch(runs[i]) >= 0)
+            return TW_EXIT_TROUBLE;
     if (chdir(runs[0]->cwd) != 0) {
         twin_error_system(&err, "%s", runs[0]->cwd);
         return tw_trouble(&err, "zoom: cannot rerun the job where it ran");
@@ -153,6 +170,7 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
             .max_steps = a->window.last + 1,
             .window_first = a->window.first,
             .window_last = a->window.last,
+            .fresh_dir = a->fresh_dir,
             .on_tick = tw_watch_tick,
             .user = &watch,
         };
@@ -195,6 +213,8 @@ static int run(int argc, char **argv)
         return tw_bad_use("zoom", "a command needs --window FIRST:LAST; to find the window: twinrun check -- COMMAND");
     if (!rest.is_job && a.window.given)
         return tw_bad_use("zoom", "--window belongs to a command; for two runs the window is where they part");
+    if (!rest.is_job && a.fresh_dir)
+        return tw_bad_use("zoom", "--fresh-dir belongs to a command");
     tw_progress_setup(a.quiet);
     char *named = tw_home(a.home),
          *home = named ? tw_path_absolute(named, &err) : NULL; /* the working folder may change */

@@ -32,6 +32,17 @@ enum twin_finding_type {
     TWIN_FINDING_RANKS     /* other number of ranks or processes */
 };
 
+/*
+ * Where a claim's evidence lies in a run, so that anybody can look it up: a record of a trace ("ranks/0.4711.twt", its step and its
+ * number within it), a line of a stream ("stdout", number from 1) or a file that the job wrote. file "": no evidence.
+ */
+struct twin_evidence {
+    char file[256];
+    uint32_t step, number;
+    struct twin_digest digest; /* of a record */
+};
+#define TWIN_FINDING_INPUTS 16
+
 struct twin_finding {
     enum twin_finding_type type;
     enum twin_role role;
@@ -54,11 +65,30 @@ struct twin_finding {
     bool changed_known;
     struct twin_stats stats_a, stats_b; /* count 0 when not recorded */
     struct twin_digest digest_a, digest_b;
+    size_t run_a, run_b;       /* which of the runs, from 0 */
+    struct twin_evidence at_a, at_b; /* the record in each of them */
+    struct { struct twin_evidence a, b; } input[TWIN_FINDING_INPUTS]; /* what it was made from, as far as the trace says */
+    size_t input_count;        /* of those */
 };
+
+/* What a sentence of the verdict rests on: a word that says what is claimed, and one JSON object of evidence that can be held
+ * against the recordings without this code (docs/format/verdict.md, python -m twinrun.recheck). */
+struct twin_claim { char *kind, *evidence; };
 
 struct twin_gap_range { int32_t rank; uint32_t first_step, last_step; uint64_t records; };
 
 struct twin_onset { char *what; enum twin_phase phase; enum twin_kind kind; uint32_t step; };   /* when each kind first parts */
+
+/* What of one process was compared. Steps are counted as run 1 counts them: [first, end), of the `of` that it made. */
+struct twin_range {
+    int32_t rank;
+    char *process;                         /* role: "main", "child 1" */
+    size_t number_a, number_b;             /* which process of this rank and role, from 1, in run 1 and in the other */
+    uint64_t first, end, of;               /* end <= first: nothing; all 0: a process without steps */
+    uint64_t first_b, of_b;                /* the other run's own count of `first`, and of its steps */
+    uint64_t records, of_records;          /* of run 1's process: compared, and recorded */
+    bool whole;                            /* every step and record of both was compared */
+};
 
 struct twin_class { size_t members; size_t *runs; int64_t parts_at_step; /* from the modal class; -1 for it */ };
 
@@ -149,16 +179,21 @@ struct twin_verdict {
     uint64_t lost_records;
     double overhead_ratio;                 /* largest over runs; NaN when not known */
     int64_t shift; bool shift_found;
+    struct twin_range *ranges; size_t range_count; /* of the comparison of which least was compared; rank by rank */
     char **notes; size_t note_count;
     struct twin_transplant *transplant;    /* NULL: none */
     enum twin_replay replay;               /* of the zoom's suspect */
     struct twin_rule_use *rules; size_t rule_count; /* of the tolerance file, in its order */
     struct twin_against *against;          /* NULL: runs were compared with each other */
     int replay_core[2];                    /* of TWIN_REPLAY_BY_CORE: two that give different results */
+    struct twin_claim *claims; size_t claim_count; /* made while comparing; twin_verdict_claims() has those of findings, too */
 };
 
 /* Can these patterns of --ignore be used? 0, TWIN_EINVAL (names the regular expression of a "line:"), TWIN_ENOMEM. */
 int twin_ignore_check(const char *const *pattern, size_t count, struct twin_error *err);
+/* Every claim of a verdict as a JSON array; *out is malloc'ed. TWIN_ENOMEM. */
+int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_error *err);
+
 /* Is this a tolerance file? 0, TWIN_EFORMAT (names the rule), TWIN_ENOENT, TWIN_EIO, TWIN_ELIMIT, TWIN_ENOMEM. */
 int twin_tolerance_check(const char *path, struct twin_error *err);
 /* Compares runs[1..] with runs[0]. */

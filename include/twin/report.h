@@ -18,6 +18,15 @@
 /* A known case that looks like this divergence: a hint, no proof. All strings borrowed. */
 struct twin_hint { const char *id, *title, *cause, *fix, *why; unsigned points, of; /* why: what agrees */ };
 
+/* What suggested commands need so that they make the situation again, in the words of a shell; all
+ * borrowed, NULL: nothing. Options begin with a blank. */
+struct twin_report_again {
+    const char *env;                      /* "OMP_NUM_THREADS=1 ": in front of the command */
+    const char *job;                      /* "-- CMD < FILE" or "--a CMD --b CMD"; NULL: "-- " and command */
+    const char *check, *isolate, *zoom, *show; /* options for these commands */
+    bool scratch;                         /* made in scratch copies, which are used up: zoom needs the command */
+};
+
 struct twin_report {
     const struct twin_verdict *verdict;
     const struct twin_run *const *runs;   /* the runs that were compared, the reference first */
@@ -28,7 +37,9 @@ struct twin_report {
     unsigned width;                       /* text only: columns; 0 = 80, at least 40 */
     bool can_zoom;                        /* text only: a zoom may name the operation, so suggest it */
     bool can_isolate;                     /* text only: the cause is not known and the command can be run again, so suggest it */
+    bool repeats;                         /* text only: what was found is no matter of chance */
     const struct twin_hint *hint; size_t hint_count; /* best first */
+    struct twin_report_again again;       /* for the suggestions of text and page */
 };
 
 /* What a person reads: what parted, where, what was still equal just before it, what to try next. Fits one screen.

@@ -136,6 +136,7 @@ struct twin_run {
     int first_id, last_id;    /* every process and thread of the run has an id between these; 0: not known, or they began anew */
     char **fresh_names; size_t fresh_count;  /* folders made by the job whose name ends in the next free number: "version_1" */
     char **traces; size_t trace_count;       /* absolute paths of *.twt, sorted by rank, then by pid */
+    bool torch;               /* a process of the job had imported PyTorch, whether or not it recorded anything */
     struct twin_run_process *processes; size_t process_count;
     struct twin_run_file *files; size_t file_count;
     bool files_truncated;     /* more files than the cap */

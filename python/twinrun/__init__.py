@@ -13,31 +13,55 @@ PyTorch jobs need none of this: batches, weights, gradients and steps are seen b
 the program does not run under `twinrun`, and none ever raises, prints, or changes an array.
 """
 import os
+import threading
 
 __all__ = ["record", "step", "scope", "save", "atomic_write"]
 
 _public = None
+_booting = False
+_lock = threading.RLock()
 
 
 def _off(*_args):
     return None
 
 
+_nothing = (_off, _off, _off, _off)
+
+
 def _calls():
     """The recording half, shared with the hooks of this process; a stand-in that does nothing without twinrun around."""
-    global _public
-    if _public is None:
-        _public = (_off, _off, _off, _off)
-        if "TWINRUN_RUN_DIR" in os.environ:
-            try:
-                from ._agent import boot
+    return _public or _boot()
 
-                boot.package()
-                public = __import__(boot.PACKAGE + ".public", fromlist=["record"])
-                _public = (public.record, public.step, public.push, public.pop)
-            except Exception:
-                pass
-    return _public
+
+def _boot():
+    """Threads that record for the first time at once wait for the one that loads it: or what they record would be dropped."""
+    global _public, _booting
+    with _lock:
+        if _public is None and not _booting:  # booting: what is being loaded records something itself
+            _booting = True
+            _public = _load()
+            _booting = False
+        return _public or _nothing
+
+
+def _load():
+    if "TWINRUN_RUN_DIR" not in os.environ:
+        return _nothing
+    try:
+        from ._agent import boot
+
+        boot.package()
+        public = __import__(boot.PACKAGE + ".public", fromlist=["record"])
+        return public.record, public.step, public.push, public.pop
+    except Exception:
+        return _nothing
+
+
+def _after_fork():
+    """In a child, nobody is left to unlock what another thread of the parent held."""
+    global _lock, _booting
+    _lock, _booting = threading.RLock(), False
 
 
 def record(name, array):
@@ -54,6 +78,10 @@ def record(name, array):
 def step():
     """Ends the current step. From the first call on steps end here only, no longer with the optimizer's."""
     _calls()[1]()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class scope:

@@ -207,9 +207,11 @@ struct files {
     bool ended; /* both runs, well */
 };
 
-static void say_benign(struct tw_cmp *c, struct tw_last_resort *out, const char *path, const char *what)
+static void say_benign(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x, const struct twin_run_file *y,
+                       const char *what)
 {
-    tw_findings_take(c, &out->benign, tw_lines_finding(c, path, TWIN_KIND_FILE, tw_cmp_text(c, "%s: file bytes differ, %s", path, what)));
+    tw_findings_take(c, &out->benign, tw_lines_finding(c, x->path, y->path, TWIN_KIND_FILE,
+                                                       tw_cmp_text(c, "%s: file bytes differ, %s", x->path, what)));
 }
 
 /* Text of both was kept: true, and what its lines say is in `out`. */
@@ -230,13 +232,13 @@ static bool judge_text(struct tw_cmp *c, const struct files *in, const struct tw
         size_t from_b = written_before(&b, &a, y);
         if (from_b == 0)
             from_a = 0;
-        struct tw_lines l = {.name = x->path, .kind = TWIN_KIND_FILE, .a = {a.data + from_a, a.bytes - from_a, in->side_a->facts},
+        struct tw_lines l = {.name = x->path, .name_b = y->path, .kind = TWIN_KIND_FILE, .a = {a.data + from_a, a.bytes - from_a, in->side_a->facts},
                              .b = {b.data + from_b, b.bytes - from_b, in->side_b->facts}, .whole = in->ended, .ordered = !is_log(x->path),
                              .shift = out->shift};
         size_t found = out->findings.n + out->unknown.n;
         tw_lines_compare(c, &l, out);
         if (x->listing && found == out->findings.n + out->unknown.n)
-            say_benign(c, out, x->path, "contents equal");
+            say_benign(c, out, x, y, "contents equal");
     }
     tw_free(a.data);
     tw_free(b.data);
@@ -247,7 +249,7 @@ static void say_differs(struct tw_cmp *c, struct tw_last_resort *out, const stru
                         const char *what)
 {
     tw_findings_take(c, &out->findings,
-                     tw_lines_finding(c, x->path, TWIN_KIND_FILE,
+                     tw_lines_finding(c, x->path, y->path, TWIN_KIND_FILE,
                                       tw_cmp_text(c, "%s: %s differ (%llu and %llu bytes)", x->path, what, (unsigned long long)x->bytes,
                                                   (unsigned long long)y->bytes)));
 }
@@ -262,7 +264,7 @@ static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct 
     const struct saved *s = find_saved(&in->a, x->path), *t = find_saved(&in->b, y->path);
     if (s && t && s->hash == t->hash) {
         if (hashed)
-            say_benign(c, out, x->path, "tensors equal");
+            say_benign(c, out, x, y, "tensors equal");
         return;
     }
     if (s && t)

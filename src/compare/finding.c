@@ -16,7 +16,7 @@ struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type typ
     *f = (struct twin_finding){.type = type, .phase = phase, .kind = kind, .rel_l2 = NAN, .max_ulp = NAN,
                                .layer = tw_cmp_copy(c, tw_layer(phase, kind)), .process = tw_cmp_copy(c, "main"),
                                .name = tw_cmp_copy(c, ""), .scope = tw_cmp_copy(c, ""), .op = tw_cmp_copy(c, ""),
-                               .site = tw_cmp_copy(c, ""), .text = tw_cmp_copy(c, "")};
+                               .site = tw_cmp_copy(c, ""), .text = tw_cmp_copy(c, ""), .run_a = c->run_a, .run_b = c->run_b};
     if (!f->layer || !f->process || !f->name || !f->scope || !f->op || !f->site || !f->text) {
         tw_finding_free(f);
         return NULL;
@@ -172,18 +172,79 @@ static bool looks_permuted(const struct tw_rec *a, const struct tw_rec *b)
            fabs(s->sumsq - t->sumsq) <= 1e-12 * fabs(s->sumsq);
 }
 
+static const char *ordinal_ending(size_t n)
+{
+    if (n % 100 >= 11 && n % 100 <= 13)
+        return "th";
+    switch (n % 10) {
+    case 1: return "st";
+    case 2: return "nd";
+    case 3: return "rd";
+    default: return "th";
+    }
+}
+
+/* Of a record whose name the step holds several times: which of them it is, and what it holds where that is one number. */
+static char *which_of_many(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va, const struct tw_view *vb)
+{
+    const struct tw_rec *a = &va->rec[d->a], *b = &vb->rec[d->b];
+    size_t count = 0, nth = 0, permuted = 0;
+    double x, y;
+    for (size_t i = 0; i < va->count; i++)
+        if (va->rec[i].token == a->token && va->rec[i].step == a->step) {
+            count++;
+            nth += i <= d->a;
+            permuted += va->rec[i].content == b->content;
+        }
+    if (count < 2)
+        return NULL;
+    const char *moved = permuted ? "; the other run holds it at another place" : "";
+    if (single_value(va, a, &x) && single_value(vb, b, &y))
+        return tw_cmp_text(c, "%zu%s of %zu in this step: %.9g and %.9g%s", nth, ordinal_ending(nth), count, x, y, moved);
+    return tw_cmp_text(c, "%zu%s of %zu in this step%s", nth, ordinal_ending(nth), count, moved);
+}
+
+/* What the two records were made from, where both name as many. Records of steps that are not loaded have no digest here. */
+static void fill_inputs(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
+                        const struct tw_rec *b)
+{
+    if (a->link_count != b->link_count)
+        return;
+    for (size_t i = 0; i < a->link_count && i < TWIN_FINDING_INPUTS; i++) {
+        tw_evidence_link(&f->input[i].a, va, va->link[a->link + i]);
+        tw_evidence_link(&f->input[i].b, vb, vb->link[b->link + i]);
+        f->input_count++;
+    }
+}
+
+static void fill_evidence(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d, const struct tw_view *a,
+                          const struct tw_view *b)
+{
+    f->run_a = c->run_a;
+    f->run_b = c->run_b;
+    if (d->a != TW_NONE)
+        tw_evidence_set(&f->at_a, a, &a->rec[d->a]);
+    if (d->b != TW_NONE)
+        tw_evidence_set(&f->at_b, b, &b->rec[d->b]);
+    if (d->a != TW_NONE && d->b != TW_NONE)
+        fill_inputs(f, a, &a->rec[d->a], b, &b->rec[d->b]);
+}
+
 static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
     bool draws = r->phase == TWIN_PHASE_RNG && f->op[0];
     const char *where = d->type == TWIN_FINDING_ONLY_A ? c->label_a : c->label_b;
+    char *nth;
     if (d->type == TWIN_FINDING_ONLY_A || d->type == TWIN_FINDING_ONLY_B)
         tw_finding_set(c, &f->text, draws ? tw_cmp_text(c, "drawn by %s only in %s", f->op, where) : tw_cmp_text(c, "only in %s", where));
     else if (d->type == TWIN_FINDING_ORDER)
         tw_finding_set(c, &f->text, tw_cmp_copy(c, "same records, another order"));
     else if (draws)
         tw_finding_set(c, &f->text, tw_cmp_text(c, "drawn by %s", f->op));
+    else if (d->type == TWIN_FINDING_VALUE && (nth = which_of_many(c, d, a, b)))
+        tw_finding_set(c, &f->text, nth);
     else if (d->type == TWIN_FINDING_VALUE && looks_permuted(&a->rec[d->a], &b->rec[d->b]))
         tw_finding_set(c, &f->text, tw_cmp_copy(c, "same sum, minimum and maximum: the same values in another order?"));
 }
@@ -223,6 +284,7 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, 
     if (d->type == TWIN_FINDING_VALUE)
         fill_numbers(f, a, &a->rec[d->a], b, &b->rec[d->b]);
     fill_text(c, f, d, a, b);
+    fill_evidence(c, f, d, a, b);
     return f;
 }
 

@@ -19,6 +19,7 @@
 struct line {
     const char *text;
     size_t n;
+    size_t number; /* among the lines of the text that say something, from 0: claims name it */
     char *masked;  /* noise left out; made when it is needed */
     bool matched;
 };
@@ -41,7 +42,7 @@ static void split(struct tw_cmp *c, const struct tw_text *from, struct text *t)
         const char *start = from->data + at, *end = memchr(start, '\n', from->bytes - at);
         size_t n = end ? (size_t)(end - start) : from->bytes - at;
         at += n + 1;
-        while (n > 0 && isspace((unsigned char)start[n - 1]))
+        while (n > 0 && (start[n - 1] == '\r' || start[n - 1] == ' '))
             n--;
         const char *shown = memrchr(start, '\r', n);
         if (shown) {
@@ -60,7 +61,8 @@ static void split(struct tw_cmp *c, const struct tw_text *from, struct text *t)
         }
         if (!tw_cmp_room(c, &t->line, t->count, &t->room, sizeof *t->line))
             return;
-        t->line[t->count++] = (struct line){.text = start, .n = n};
+        t->line[t->count] = (struct line){.text = start, .n = n, .number = t->count + t->filtered};
+        t->count++;
     }
 }
 
@@ -250,7 +252,7 @@ static void add_onset(struct tw_cmp *c, const char *x, const char *y)
     v->onsets[v->onset_count++] = (struct twin_onset){what, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, (uint32_t)step};
 }
 
-struct twin_finding *tw_lines_finding(struct tw_cmp *c, const char *name, enum twin_kind kind, char *text)
+struct twin_finding *tw_lines_finding(struct tw_cmp *c, const char *name, const char *name_b, enum twin_kind kind, char *text)
 {
     enum twin_finding_type type = kind == TWIN_KIND_FILE ? TWIN_FINDING_FILE : TWIN_FINDING_OUTPUT;
     struct twin_finding *f = tw_finding_new(c, type, TWIN_PHASE_OUTPUT, kind);
@@ -260,6 +262,10 @@ struct twin_finding *tw_lines_finding(struct tw_cmp *c, const char *name, enum t
     }
     tw_finding_set(c, &f->name, tw_cmp_copy(c, name));
     tw_finding_set(c, &f->text, text);
+    if (kind == TWIN_KIND_FILE) {
+        tw_evidence_line(&f->at_a, name, 0);
+        tw_evidence_line(&f->at_b, name_b, 0);
+    }
     return f;
 }
 
@@ -286,11 +292,15 @@ static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struc
     struct line *x = &a->line[first.a], *y = &b->line[first.b];
     const char *said = l->kind == TWIN_KIND_FILE ? "line" : "printed line";
     char *text = tw_cmp_text(c, "%zu %s%s in %s, first line %zu of %s: \"%.*s\" and \"%.*s\"", pairs->n, said,
-                             pairs->n == 1 ? " differs" : "s differ", in, first.a + 1, l->name, quoted(x), x->text, quoted(y), y->text);
+                             pairs->n == 1 ? " differs" : "s differ", in, x->number + 1, l->name, quoted(x), x->text, quoted(y), y->text);
     int64_t step = x->masked ? tw_noise_step(x->masked) : -1;
     if (x->masked && y->masked && l->kind == TWIN_KIND_LINE)
         add_onset(c, x->masked, y->masked);
-    struct twin_finding *f = tw_lines_finding(c, l->name, l->kind, text);
+    struct twin_finding *f = tw_lines_finding(c, l->name, l->name_b, l->kind, text);
+    if (f && l->kind == TWIN_KIND_LINE) {
+        tw_evidence_line(&f->at_a, l->name, x->number);
+        tw_evidence_line(&f->at_b, l->name_b, y->number);
+    }
     if (f && step >= 0)
         f->step_a = f->step_b = (uint32_t)step;
     tw_findings_take(c, &out->findings, f);
@@ -376,7 +386,7 @@ static void report_words(struct tw_cmp *c, const struct tw_lines *l, const struc
         const struct line *x = &a->line[first.a], *y = &b->line[first.b];
         tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: text differs in %zu line%s, first line %zu: \"%.*s\" and \"%.*s\" "
                                                    "(--ignore 'line:REGEX' leaves lines out)", l->name, words, words == 1 ? "" : "s",
-                                                   first.a + 1, quoted(x), x->text, quoted(y), y->text));
+                                                   x->number + 1, quoted(x), x->text, quoted(y), y->text));
     }
     tw_free(digits.p);
 }
@@ -411,7 +421,7 @@ static void report_order(struct tw_cmp *c, const struct tw_lines *l, struct text
         if ((x->n == y->n && memcmp(x->text, y->text, x->n) == 0) ||
             tw_noise_equal(x->text, x->n, a->facts, y->text, y->n, b->facts, &unsure) || unsure)
             continue;
-        tw_findings_take(c, &out->findings, tw_lines_finding(c, l->name, l->kind,
+        tw_findings_take(c, &out->findings, tw_lines_finding(c, l->name, l->name_b, l->kind,
                          tw_cmp_text(c, "%s: the same lines in another order, first line %zu: \"%.*s\" and \"%.*s\"", l->name, i + 1,
                                      quoted(x), x->text, quoted(y), y->text)));
         return;
@@ -429,16 +439,33 @@ static void say_filtered(struct tw_cmp *c, const struct tw_lines *l, const struc
                     c->label_b);
 }
 
+/* The lines that say the same with their noise left out, as evidence. */
+static void claim_noise(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b, const struct pairs *pairs)
+{
+    if (l->kind != TWIN_KIND_LINE || c->quick || pairs->n == 0)
+        return;
+    size_t (*numbers)[2] = tw_reallocarray(NULL, pairs->n, sizeof *numbers);
+    c->oom |= !numbers;
+    for (size_t i = 0; numbers && i < pairs->n; i++) {
+        numbers[i][0] = a->line[pairs->p[i].a].number;
+        numbers[i][1] = b->line[pairs->p[i].b].number;
+    }
+    if (numbers)
+        tw_claim_noise(c, l->name, numbers, pairs->n);
+    tw_free(numbers);
+}
+
 void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last_resort *out)
 {
     struct text a, b;
-    struct pairs numbers = {0}, words = {0}, open = {0};
+    struct pairs numbers = {0}, words = {0}, open = {0}, noisy = {0};
     size_t uneven = 0;
     bool arms = c->o->arms;
     split(c, &l->a, &a);
     split(c, &l->b, &b);
     match(c, &a, &b, RAW, 0, false, NULL, NULL);
-    size_t noise = match(c, &a, &b, MASKED, 0, false, NULL, NULL);
+    size_t noise = match(c, &a, &b, MASKED, 0, false, &noisy, NULL);
+    claim_noise(c, l, &a, &b, &noisy);
     if (l->shift != 0)
         noise += match(c, &a, &b, SHIFTED, -l->shift, false, NULL, NULL);
     match(c, &a, &b, OPEN, 0, false, &open, NULL);
@@ -446,7 +473,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     match(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
     noise += judge_pairs(&a, &b, &numbers, &open, c);
     if (noise)
-        tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->kind,
+        tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
                          tw_cmp_text(c, "%zu line%s of %s only in times, pids, speeds or addresses", noise,
                                      noise == 1 ? " differs" : "s differ", l->name)));
     bool renumbered = arms && l->shift != 0; /* which of its lines mean which of the other arm is not sure */
@@ -471,6 +498,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     tw_free(numbers.p);
     tw_free(words.p);
     tw_free(open.p);
+    tw_free(noisy.p);
     text_free(&a);
     text_free(&b);
 }

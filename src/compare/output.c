@@ -35,7 +35,7 @@ static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const stru
     struct stream x, y;
     stream_load(c, a->run, which, cut_a, &x);
     stream_load(c, b->run, which, cut_b, &y);
-    struct tw_lines l = {.name = which, .kind = TWIN_KIND_LINE, .a = {x.data, x.bytes, a->facts}, .b = {y.data, y.bytes, b->facts},
+    struct tw_lines l = {.name = which, .name_b = which, .kind = TWIN_KIND_LINE, .a = {x.data, x.bytes, a->facts}, .b = {y.data, y.bytes, b->facts},
                          .whole = both_ended(a, b) && !x.cut && !y.cut, .shift = out->shift};
     tw_lines_compare(c, &l, out);
     if (x.cut || y.cut)

@@ -141,6 +141,17 @@ static int collect_traces(DIR *d, const char *folder, struct trace_name **list, 
     return 0;
 }
 
+/* The agent leaves a file of this name where torch was imported: bare tensors may leave no trace. */
+static int find_torch(struct twin_run *run, struct twin_error *err)
+{
+    char *mark = tw_path_join(run->dir, "torch");
+    if (!mark)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", run->dir);
+    run->torch = access(mark, F_OK) == 0;
+    tw_free(mark);
+    return 0;
+}
+
 int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
 {
     struct trace_name *list = NULL;
@@ -168,7 +179,7 @@ int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
     }
     tw_free(list);
     tw_free(folder);
-    return rc;
+    return rc == 0 ? find_torch(run, err) : rc;
 }
 
 /* ---- run.json: every field is typed; the first one that is missing or of another type is named */

@@ -35,6 +35,7 @@ struct seen {
 struct armed {
     pid_t pid, ppid;
     char *argv;
+    uint64_t start_ns; /* of the agent in the program that argv names */
 };
 
 struct tw_tree {
@@ -188,8 +189,9 @@ static void armed_line(struct tw_tree *t, char *line)
     if (known) { /* exec inside the same process: the later word counts */
         tw_free(known->argv);
         known->argv = argv;
+        known->start_ns = start;
     } else if (t->armed_count < TABLE_MAX && tw_launch_grow(&t->armed, t->armed_count, sizeof *t->armed, NULL) == 0) {
-        t->armed[t->armed_count++] = (struct armed){.pid = pid, .ppid = ppid, .argv = argv};
+        t->armed[t->armed_count++] = (struct armed){.pid = pid, .ppid = ppid, .argv = argv, .start_ns = start};
     } else {
         t->overflow = true;
         tw_free(argv);
@@ -409,6 +411,23 @@ void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope)
         qsort(t->now, t->now_count, sizeof *t->now, by_pid);
 }
 
+static bool same_program(const char *argv, const char *other)
+{
+    size_t n = strcspn(argv, " ");
+    return n == strcspn(other, " ") && memcmp(argv, other, n) == 0;
+}
+
+/* A process that was gone before it was looked at again may have become another program (sh -c 'exec
+ * python ...'): its agent has said so. What was sampled later than that counts more. */
+static const char *last_argv(const struct tw_tree *t, const struct seen *s)
+{
+    const struct armed *line = armed_of(t, s->pid);
+    const char *sampled = s->argv ? s->argv : "";
+    if (!line || !line->argv || line->start_ns <= s->image_ns || same_program(line->argv, sampled))
+        return sampled;
+    return line->argv;
+}
+
 /* What goes into run.json: the main process; every armed one; every other one that was looked into. One that was gone
  * before we could look is left out: a short-lived process that the agent entered has spoken for itself. */
 int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *err)
@@ -430,7 +449,7 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
         struct twin_run_process *p = &run->processes[run->process_count++];
         *p =
             (struct twin_run_process){.pid = s->pid, .ppid = s->ppid, .armed = armed, .outlived = s->alive && !is_main};
-        p->argv = tw_strdup(s->argv ? s->argv : "");
+        p->argv = tw_strdup(last_argv(t, s));
         p->why = why ? tw_strdup(why) : NULL;
         if (!p->argv || (why && !p->why))
             return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");

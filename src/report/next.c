@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A run as the commands accept it: the first 8 digits of its id. */
 static const char *run_name(const struct twin_report *r, size_t index, char out[16])
@@ -31,52 +32,177 @@ size_t twin_report_other(const struct twin_verdict *v)
     return 1;
 }
 
-/* Begins a suggestion; the caller writes the command. */
-static struct tw_buf *add(struct tw_next *n, size_t *count, const char *why)
+static const char *or_nothing(const char *s)
 {
-    n[*count] = (struct tw_next){.why = why};
-    return &n[(*count)++].command;
+    return s ? s : "";
 }
 
-static size_t about_a_record(const struct twin_report *r, struct tw_next *n)
+/* Begins a suggestion: the variables that were set in front of the command, and the verb. */
+static struct tw_buf *add(struct tw_next *n, size_t *count, const struct twin_report *r, const char *verb,
+                          const char *why)
+{
+    struct tw_buf *b = &n[*count].command;
+    n[(*count)++] = (struct tw_next){.why = why};
+    tw_say_safe(b, or_nothing(r->again.env), 0);
+    tw_buf_printf(b, "twinrun %s", verb);
+    return b;
+}
+
+static void add_options(struct tw_buf *b, const char *options)
+{
+    tw_say_safe(b, or_nothing(options), 0);
+}
+
+/* A command that was cut short could not be pasted: it is said whole, however long. */
+static void add_job(struct tw_buf *b, const struct twin_report *r)
+{
+    tw_buf_puts(b, r->again.job ? " " : " -- ");
+    tw_say_safe(b, r->again.job ? r->again.job : r->command, 0);
+}
+
+static bool has_job(const struct twin_report *r)
+{
+    return r->command || (r->again.job && r->again.job[0]);
+}
+
+static void show(const struct twin_report *r, struct tw_next *n, size_t *count, size_t run, const char *why)
+{
+    char name[16];
+    struct tw_buf *b = add(n, count, r, "show", why);
+    tw_buf_printf(b, " %s", run_name(r, run, name));
+    add_options(b, r->again.show);
+    if (r->verdict->first && tw_is_record(r->verdict->first))
+        tw_buf_printf(b, " --step %u", r->verdict->first->step_b);
+}
+
+/* Runs that are still in their place are run again as they were; scratch copies are used up. */
+static void zoom(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    uint32_t step = r->verdict->first->step_a;
+    char a[16], b[16];
+    struct tw_buf *command = add(n, count, r, "zoom", "name the operation");
+    if (r->again.scratch)
+        tw_buf_printf(command, " --window %u:%u", step ? step - 1 : 0, step);
+    else
+        tw_buf_printf(command, " %s %s", run_name(r, 0, a), run_name(r, twin_report_other(r->verdict), b));
+    add_options(command, r->again.zoom);
+    if (r->again.scratch)
+        add_job(command, r);
+}
+
+static void about_a_record(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     const struct twin_verdict *v = r->verdict;
-    size_t count = 0;
-    char x[16], y[16];
-    tw_buf_printf(add(n, &count, "every record of that step"), "twinrun show %s --step %u", run_name(r, twin_report_other(v), y), v->first->step_b);
-    if (r->can_zoom && r->run_count > 1) {
-        tw_buf_printf(add(n, &count, "name the operation"), "twinrun zoom %s %s", run_name(r, 0, x), run_name(r, twin_report_other(v), y));
-    } else if (r->command && v->runs < 10 && !r->can_isolate && !v->against) {
-        struct tw_buf *b = add(n, &count, "how often?");
-        tw_buf_puts(b, "twinrun check --all --runs 10 -- ");
-        tw_say_safe(b, r->command, 400);
+    show(r, n, count, twin_report_other(v), "every record of that step");
+    /* Two arms have no one command that a zoom of a window could run. */
+    bool zooms = r->can_zoom && r->run_count > 1 && !(r->again.scratch && !r->command);
+    if (zooms) {
+        zoom(r, n, count);
+    } else if (has_job(r) && v->runs < 10 && !r->can_isolate && !r->repeats && !v->against) {
+        struct tw_buf *b = add(n, count, r, "check --all --runs 10", "how often?");
+        add_options(b, r->again.check);
+        add_job(b, r);
     }
-    return count;
+}
+
+/* ---- a job of which too little was seen */
+
+enum programs { NOTHING_KNOWN, PYTHON, NATIVE };
+
+static const char *program_of(const struct twin_run_process *p, char out[64])
+{
+    const char *argv = p->argv ? p->argv : "";
+    size_t n = strcspn(argv, " ");
+    size_t start = n;
+    while (start > 0 && argv[start - 1] != '/')
+        start--;
+    snprintf(out, 64, "%.*s", (int)(n - start), argv + start);
+    return out;
+}
+
+/* Programs that only start others. */
+static bool is_launcher(const char *program)
+{
+    static const char *const names[] = {"sh",      "bash", "dash",    "zsh",    "env",  "timeout", "nice",
+                                        "taskset", "time", "mpiexec", "mpirun", "srun", "xargs",   NULL};
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(names[i], program) == 0)
+            return true;
+    return false;
+}
+
+/* In what the job computes, as far as its processes tell. */
+static enum programs programs_of(const struct twin_run *run)
+{
+    enum programs found = NOTHING_KNOWN;
+    char name[64];
+    for (size_t i = 0; i < run->process_count; i++) {
+        const char *program = program_of(&run->processes[i], name);
+        if (strncmp(program, "python", strlen("python")) == 0)
+            return PYTHON;
+        if (run->processes[i].armed && program[0] && !is_launcher(program))
+            found = NATIVE;
+    }
+    return found;
+}
+
+/* Is what was unseen what no hook saw, so that the job itself can show it? */
+static bool lacks_records(const struct twin_verdict *v)
+{
+    static const char *const beginnings[] = {"everything", "batches or inputs", "weights, gradients", NULL};
+    for (size_t i = 0; i < v->unseen_count; i++)
+        for (size_t k = 0; beginnings[k]; k++)
+            if (strncmp(v->unseen[i], beginnings[k], strlen(beginnings[k])) == 0)
+                return true;
+    return false;
+}
+
+static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    if (r->run_count == 0 || r->runs[0]->torch) {
+        add(n, count, r, "doctor", "what can be seen here, and why not more");
+        return;
+    }
+    if (!lacks_records(r->verdict))
+        return;
+    struct tw_next *next = &n[(*count)++];
+    *next = (struct tw_next){.why = "in the job, so that what it computes is seen"};
+    switch (programs_of(r->runs[0])) {
+    case PYTHON: tw_buf_puts(&next->command, "import twinrun; twinrun.record(\"weights\", array); twinrun.step()"); break;
+    case NATIVE: tw_buf_puts(&next->command, "twin_record(...) and twin_step() of <twin/twin.h>"); break;
+    case NOTHING_KNOWN:
+        tw_buf_puts(&next->command, "twinrun.record (Python) or twin_record of <twin/twin.h> (C)");
+        next->why = "in the programs that it starts";
+        break;
+    }
+}
+
+static void save_baseline(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    struct tw_buf *b = add(n, count, r, "check --save-baseline ", "if the change is meant");
+    tw_say_safe(b, r->verdict->against->path, 0);
+    add_options(b, r->again.check);
+    add_job(b, r);
 }
 
 size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
 {
     const struct twin_verdict *v = r->verdict;
+    bool differs = v->outcome == TWIN_DIFFER;
     size_t count = 0;
-    char y[16];
-    if (v->outcome == TWIN_DIFFER && v->first && tw_is_record(v->first))
-        count = about_a_record(r, n);
-    else if (v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED)
-        tw_buf_printf(add(n, &count, "how it ended, what it printed, its processes"), "twinrun show %s",
-                      run_name(r, v->outcome == TWIN_FAILED ? 0 : twin_report_other(v), y));
+    if (differs && v->first && tw_is_record(v->first))
+        about_a_record(r, n, &count);
+    else if (differs || v->outcome == TWIN_FAILED)
+        show(r, n, &count, v->outcome == TWIN_FAILED ? 0 : twin_report_other(v),
+             "how it ended, what it printed, its processes");
     else if (v->outcome == TWIN_INCONCLUSIVE && (v->runs > 1 || v->against))
-        tw_buf_puts(add(n, &count, "what can be seen here, and why not more"), "twinrun doctor");
-    if (v->outcome == TWIN_DIFFER && v->against && v->against->path && r->command && !r->can_isolate) {
-        struct tw_buf *b = add(n, &count, "if the change is meant");
-        tw_buf_puts(b, "twinrun check --save-baseline ");
-        tw_say_safe(b, v->against->path, 200);
-        tw_buf_puts(b, " -- ");
-        tw_say_safe(b, r->command, 400);
-    }
-    if (v->outcome == TWIN_DIFFER && r->can_isolate && r->command) {
-        struct tw_buf *b = add(n, &count, "why?");
-        tw_buf_puts(b, "twinrun isolate -- ");
-        tw_say_safe(b, r->command, 400);
+        show_more(r, n, &count);
+    if (differs && v->against && v->against->path && has_job(r) && !r->can_isolate)
+        save_baseline(r, n, &count);
+    if (differs && r->can_isolate && has_job(r)) {
+        struct tw_buf *b = add(n, &count, r, "isolate", "why?");
+        add_options(b, r->again.isolate);
+        add_job(b, r);
     }
     return count;
 }

@@ -111,7 +111,9 @@ static void inconclusive_and_error_text(void **state)
     v.outcome = v.bitwise = TWIN_INCONCLUSIVE;
     v.unseen = unseen;
     v.unseen_count = 1;
+    run_a.torch = true;
     char *out = text(&v, 0, false);
+    run_a.torch = false;
     check_text(out, "INCONCLUSIVE  no difference was found, but not enough was seen to say \"same\"\n"
                     "unseen  batches or inputs: at no step\n"
                     "next    twinrun doctor   what can be seen here, and why not more\n");
@@ -123,6 +125,80 @@ static void inconclusive_and_error_text(void **state)
     check_text(out, "ERROR   the job failed in every one of 3 runs\n"
                     "note    run 1: exit code 1, 0 steps recorded\n"
                     "next    twinrun show 1f2e3d4c   how it ended, what it printed, its processes\n");
+    tw_free(out);
+}
+
+static bool next_is(const char *report, const char *command)
+{
+    char wanted[200];
+    snprintf(wanted, sizeof wanted, "next    %s", command ? command : "");
+    return (strstr(report, wanted) != NULL) == (command != NULL);
+}
+
+static void assert_next(const struct twin_verdict *v, const char *command)
+{
+    char *report = text(v, 100, false);
+    bool right = next_is(report, command);
+    if (!right)
+        fprintf(stderr, "--- expected next: %s\n%s---\n", command ? command : "none", report);
+    tw_free(report);
+    assert_true(right);
+}
+
+/* doctor tells of PyTorch; other jobs can show more by themselves. Neither helps where records were lost. */
+static void what_a_job_can_show(void **state)
+{
+    (void)state;
+    struct twin_run_process one = {.armed = true};
+    struct twin_verdict v = same();
+    char *unseen[] = {(char *)"everything: no process of the job left a record"};
+    v.outcome = v.bitwise = TWIN_INCONCLUSIVE;
+    v.unseen = unseen;
+    v.unseen_count = 1;
+    run_a.processes = &one;
+    run_a.process_count = 1;
+    one.argv = (char *)"/usr/bin/python3.11 kmeans.py";
+    assert_next(&v, "import twinrun; twinrun.record(");
+    one.argv = (char *)"./montecarlo 1000";
+    assert_next(&v, "twin_record(...)");
+    one.argv = (char *)"/bin/sh -c ./all.sh";
+    assert_next(&v, "twinrun.record (Python) or twin_record");
+    one.argv = NULL;
+    assert_next(&v, "twinrun.record (Python) or twin_record");
+    run_a.torch = true;
+    assert_next(&v, "twinrun doctor");
+    run_a.torch = false;
+    unseen[0] = (char *)"run 3 was interrupted after 20 steps";
+    assert_next(&v, NULL);
+    run_a.processes = NULL;
+    run_a.process_count = 0;
+}
+
+/* Suggestions stand whole, with what makes the situation again. */
+static void suggestions_can_be_pasted(void **state)
+{
+    (void)state;
+    struct twin_finding f = gradient();
+    struct twin_verdict v = differing(&f);
+    char job[600];
+    snprintf(job, sizeof job, "-- python %0500d < 'a b'", 7);
+    struct twin_report r = {.verdict = &v, .runs = runs, .run_count = 2, .command = "python", .can_isolate = true, .can_zoom = true,
+                            .again = {.env = "OMP_NUM_THREADS=1 ", .job = job, .check = " --steps 5 --level steps",
+                                      .isolate = " --steps 5", .zoom = " --fresh-dir", .show = " --home h", .scratch = true}};
+    char *out = NULL;
+    assert_int_equal(twin_report_text(&r, &out, NULL), 0);
+    assert_non_null(strstr(out, "next    OMP_NUM_THREADS=1 twinrun show 9a8b7c6d --home h --step 17"));
+    assert_non_null(strstr(out, "        OMP_NUM_THREADS=1 twinrun zoom --window 16:17 --fresh-dir -- python 000"));
+    assert_non_null(strstr(out, "        OMP_NUM_THREADS=1 twinrun isolate --steps 5 -- python 000"));
+    assert_non_null(strstr(out, "0007 < 'a b'\n"));
+    tw_free(out);
+    r.can_isolate = r.can_zoom = false;
+    assert_int_equal(twin_report_text(&r, &out, NULL), 0);
+    assert_non_null(strstr(out, "twinrun check --all --runs 10 --steps 5 --level steps -- python 000"));
+    tw_free(out);
+    r.repeats = true; /* nobody asks how often */
+    assert_int_equal(twin_report_text(&r, &out, NULL), 0);
+    assert_null(strstr(out, "--all"));
     tw_free(out);
 }
 
@@ -264,6 +340,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(differ_text), cmocka_unit_test(same_text), cmocka_unit_test(inconclusive_and_error_text),
+        cmocka_unit_test(what_a_job_can_show), cmocka_unit_test(suggestions_can_be_pasted),
         cmocka_unit_test(hostile_names), cmocka_unit_test(color_only_when_asked), cmocka_unit_test(json_contract),
         cmocka_unit_test(exit_codes), cmocka_unit_test(every_allocation_failure),
     };

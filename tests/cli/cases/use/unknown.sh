@@ -22,3 +22,10 @@ try record
 try record true
 try record --level fine -- true
 try --completion tcsh
+# Every command there is can be what was meant, whichever place it has in the list.
+twinrun help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' | sort -u >commands
+while read -r name; do
+    said=$(twinrun "${name}q" 2>&1)
+    case "$said" in *"did you mean $name?"*) ;; *) echo "${name}q: $said" ;; esac
+done <commands
+[ "$(wc -l <commands)" -gt 20 ] && echo "every command is suggested"

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What twinrun.recheck reads: run folders and traces, record by record, and how two steps differ.
+
+Written from docs/format: it shares no code with the comparison. What is read comes from strangers:
+sizes are capped, and no path leads out of a run folder.
+"""
+
+import fnmatch
+import json
+import os
+from collections import defaultdict, namedtuple
+
+from . import _lines
+from .trace import KINDS, OFFSET, PHASES, UNOBSERVED, Series, Trace, TraceError, prefix_window
+
+JSON_MAX = 64 << 20  # bytes of run.json
+TRACE_MAX = 1 << 30  # bytes of a trace
+STREAM_MAX = 256 << 20  # bytes of a printed stream
+STATE, WEIGHT = KINDS.index("state"), KINDS.index("weight")
+INIT, OPTIMIZER = PHASES.index("init"), PHASES.index("optimizer")
+# what one of two arms may do in between: evaluate, save, look
+INSERTABLE = tuple(
+    KINDS.index(k)
+    for k in ("state", "batch", "indices", "activation", "loss", "file", "value", "in", "out")
+)
+
+
+class Refuted(Exception):
+    """A claim does not hold; the text says why."""
+
+
+class Trouble(Exception):
+    """The verdict or a run cannot be read at all."""
+
+
+def need(condition, why, *values):
+    """Refutes the claim at hand unless the condition holds."""
+    if not condition:
+        raise Refuted(why % values if values else why)
+
+
+def number(claim, *path, least=0, most=1 << 63):
+    """A whole number of a claim, checked: claims are a stranger's."""
+    value = claim
+    for key in path:
+        inside = isinstance(value, dict) and key in value
+        if not inside and not (
+            isinstance(value, list) and isinstance(key, int) and key < len(value)
+        ):
+            raise Refuted("the claim has no %s" % ".".join(map(str, path)))
+        value = value[key]
+    need(
+        isinstance(value, int) and not isinstance(value, bool) and least <= value <= most,
+        "%s is no number from %d to %d",
+        ".".join(map(str, path)),
+        least,
+        most,
+    )
+    return value
+
+
+def word(claim, key):
+    need(isinstance(claim.get(key), str), "the claim has no text %s", key)
+    return claim[key]
+
+
+def items(claim, key):
+    need(isinstance(claim.get(key), list), "the claim has no list %s", key)
+    return claim[key]
+
+
+def printable(text):
+    """A name as verdicts show it: bytes that are no UTF-8, and control characters, as \\xNN."""
+    out = []
+    for c in text:
+        if 0xDC80 <= ord(c) <= 0xDCFF:
+            out.append("\\x%02x" % (ord(c) - 0xDC00))
+        elif ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0:
+            out.extend("\\x%02x" % b for b in c.encode())
+        else:
+            out.append(c)
+    return "".join(out)
+
+
+# ---- a run and its traces
+
+Row = namedtuple("Row", "step seq key occurrence content digest flags op links unread")
+
+
+class Steps:
+    """The records of one trace by step; keys and contents mean the same in every trace."""
+
+    def __init__(self, path):
+        if os.path.getsize(path) > TRACE_MAX:
+            raise Refuted("%s has more than %d bytes" % (path, TRACE_MAX))
+        with open(path, "rb") as f:
+            self.trace = t = Trace(f.read(), os.path.basename(path))
+        self.info = t.info
+        self.rows, self.ends = defaultdict(list), {}
+        names = {i: t.string(i) for i in t.strings}
+        for e in t.events():
+            if not hasattr(e, "seq"):
+                self.ends[e.step] = e
+                continue
+            s = t.series.get(e.series) or Series(0, 0, 0, 0, 0, 0, 0)
+            layout = t.layouts.get(e.layout)
+            unread = bool(e.flags & UNOBSERVED)
+            key = (
+                s.phase,
+                s.kind,
+                names.get(s.name, ""),
+                names.get(s.scope, ""),
+                names.get(s.role, ""),
+            )
+            shape = (layout.dtype,) + tuple(layout.shape) if layout else None
+            offset = e.global_offset if e.flags & OFFSET else None
+            digest = None if unread else e.digest
+            self.rows[e.step].append(
+                Row(
+                    e.step,
+                    e.seq,
+                    key,
+                    e.occurrence,
+                    (shape, offset, digest),
+                    e.digest,
+                    e.flags,
+                    names.get(s.op, ""),
+                    e.links or (),
+                    unread,
+                )
+            )
+        for rows in self.rows.values():
+            rows.sort(key=lambda r: r.seq)
+        # prefix hash over so many steps: at the end of each, and in the header of each good block
+        self.prefix = {step + 1: e.prefix for step, e in self.ends.items()}
+        for block in t.blocks():
+            self.prefix.setdefault(block.steps, block.prefix)
+        self._faults = None
+
+    @property
+    def faults(self):
+        """What is damaged in the file, as far as the reader's own proof goes."""
+        if self._faults is None:
+            try:
+                self._faults = self.trace.verify()
+            except (TraceError, KeyError, IndexError, ValueError) as e:
+                self._faults = ["%s" % e]
+        return self._faults
+
+    def at(self, step, seq):
+        for r in self.rows.get(step, ()):
+            if r.seq == seq:
+                return r
+        raise Refuted("%s has no record %d in step %d" % (self.trace.name, seq, step))
+
+    def complete(self, step):
+        """Are the details of all records of a finished step there?"""
+        end = self.ends.get(step)
+        return end is not None and end.dropped == 0 and end.records == len(self.rows.get(step, ()))
+
+
+class Run:
+    """A run folder: run.json, its traces and streams, read when they are asked for."""
+
+    def __init__(self, folder):
+        self.folder = os.path.realpath(folder)
+        self._steps = {}
+        try:
+            with open(os.path.join(self.folder, "run.json"), "rb") as f:
+                self.json = json.loads(f.read(JSON_MAX))
+        except (OSError, ValueError) as e:
+            raise Trouble("%s is no run folder: %s" % (folder, e))
+        if not isinstance(self.json, dict):
+            raise Trouble("%s: run.json is no object" % folder)
+
+    def path(self, name):
+        """A file of the run folder. A name that leads out of it is refused."""
+        need(isinstance(name, str) and name and "\0" not in name, "no file name")
+        path = os.path.realpath(os.path.join(self.folder, name))
+        need(path.startswith(self.folder + os.sep), "%s leads out of the run folder", name)
+        need(os.path.isfile(path), "%s is not in the run folder", name)
+        return path
+
+    def steps(self, name):
+        if name not in self._steps:
+            try:
+                self._steps[name] = Steps(self.path(name))
+            except (TraceError, OSError) as e:
+                raise Refuted("%s cannot be read: %s" % (name, e))
+        return self._steps[name]
+
+    def traces(self):
+        folder = os.path.join(self.folder, "ranks")
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        return ["ranks/" + n for n in names if n.endswith(".twt")]
+
+    def stream(self, name):
+        """Lines of stdout or stderr as a terminal shows them in the end, without empty ones."""
+        path = os.path.join(self.folder, name)
+        if name not in ("stdout", "stderr") or not os.path.isfile(path):
+            return []
+        need(os.path.getsize(path) <= STREAM_MAX, "%s has more than %d bytes", name, STREAM_MAX)
+        with open(path, "rb") as f:
+            return _lines.shown(f.read())
+
+    def failed(self):
+        outcome = self.json.get("outcome")
+        return outcome in ("not-started", "signaled") or (
+            outcome == "exited" and self.json.get("exit_code") != 0
+        )
+
+    def stopped(self):
+        return self.json.get("outcome") in (None, "stopped", "interrupted")
+
+    def files(self):
+        listed = self.json.get("files")
+        good = (
+            [f for f in listed if isinstance(f, dict) and isinstance(f.get("path"), str)]
+            if isinstance(listed, list)
+            else []
+        )
+        return {printable(f["path"]): f for f in good}
+
+
+# ---- two steps side by side
+
+Difference = namedtuple("Difference", "type a b")  # type: value, only-a, only-b, unread
+
+
+def differences(rows_a, rows_b):
+    """What differs between two steps: of each key the n-th record is held against the n-th."""
+    by_key = {}
+    for side, rows in enumerate((rows_a, rows_b)):
+        for r in rows:
+            by_key.setdefault(r.key, ([], []))[side].append(r)
+    out = []
+    for xs, ys in by_key.values():
+        for x, y in zip(xs, ys):
+            if x.content != y.content:
+                out.append(Difference("unread" if x.unread != y.unread else "value", x, y))
+        out.extend(Difference("only-a", x, None) for x in xs[len(ys) :])
+        out.extend(Difference("only-b", None, y) for y in ys[len(xs) :])
+    return out
+
+
+def moves(steps, step, name):
+    """Did anybody draw from a generator in this step, as far as its recorded states show?"""
+    before = [r for r in steps.rows.get(step - 1, ()) if r.key[1] == STATE and r.key[2] == name]
+    last = before[-1] if before else None
+    for r in steps.rows.get(step, ()):
+        if r.key[1] != STATE or r.key[2] != name:
+            continue
+        if r.op or (last and last.digest != r.digest):
+            return True
+        last = r
+    return False
+
+
+class Rules:
+    """Which records a claim of equality may leave out. Only what the claim names is left out."""
+
+    def __init__(self, claim):
+        given = items(claim, "rules") if "rules" in claim else []
+        self.words = {r for r in given if isinstance(r, str)}
+        self.ignore = [
+            r["ignore"] for r in given if isinstance(r, dict) and isinstance(r.get("ignore"), str)
+        ]
+
+    def allows(self, d, x, y, step_a, step_b):
+        r = d.a or d.b
+        phase, kind, name = r.key[:3]
+        full = "%s/%s/%s" % (
+            PHASES[phase] if phase < len(PHASES) else "?",
+            KINDS[kind] if kind < len(KINDS) else "?",
+            name,
+        )
+        if any(fnmatch.fnmatchcase(full, p) or fnmatch.fnmatchcase(name, p) for p in self.ignore):
+            return True
+        if "only-weights" in self.words and (phase, kind) != (OPTIMIZER, WEIGHT):
+            return True
+        if "insertions" in self.words:
+            inserted = d.type in ("only-a", "only-b") and kind in INSERTABLE and phase != INIT
+            return inserted or kind == STATE
+        if kind == STATE and d.type == "value" and "idle-generators" in self.words:
+            return not moves(x, step_a, name) and not moves(y, step_b, name)
+        return False
+
+
+def say(d):
+    r = d.a or d.b
+    what = "%s/%s %s" % (PHASES[r.key[0]], KINDS[r.key[1]], printable(r.key[2]))
+    where = {
+        "value": "differs",
+        "unread": "was read in one run only",
+        "only-a": "is only in the first",
+        "only-b": "is only in the second",
+    }
+    return "%s (record %d) %s" % (what, r.seq, where[d.type])
+
+
+def equal_step(x, y, step_a, step_b, rules):
+    """Refutes unless two steps hold equal records.
+
+    Where details were dropped the sums of the step decide.
+    """
+    end_a, end_b = x.ends.get(step_a), y.ends.get(step_b)
+    need(end_a and end_b, "step %d is not finished, or lies in damaged bytes", step_a)
+    readable = not x.trace.faults and not y.trace.faults  # else names may be missing
+    if readable and x.complete(step_a) and y.complete(step_b):
+        for d in differences(x.rows.get(step_a, ()), y.rows.get(step_b, ())):
+            need(rules.allows(d, x, y, step_a, step_b), "step %d: %s", step_a, say(d))
+        unread = [r for r in x.rows.get(step_a, ()) if r.unread]
+        return len(unread)
+    need(
+        end_a.phases == end_b.phases and end_a.records == end_b.records,
+        "step %d: the sums over its records differ",
+        step_a,
+    )
+    return 0
+
+
+def by_window(x, y, first, steps, shift):
+    """Steps in damaged bytes: the prefix hashes around the hole decide."""
+
+    def window(s, at):
+        need(at == 0 or at in s.prefix, "the step before %d is not readable", at)
+        need(at + steps in s.prefix, "step %d is not readable", at + steps - 1)
+        return prefix_window(s.prefix[at + steps], s.prefix[at] if at else 0, steps)
+
+    need(
+        window(x, first) == window(y, first + shift),
+        "the hashes of steps %d to %d differ",
+        first,
+        first + steps - 1,
+    )
+
+
+def streams(steps):
+    """What threads recorded, by key, over all steps.
+
+    Which step a record of theirs fell into is a matter of schedule.
+    """
+    out = defaultdict(list)
+    for step in sorted(steps.rows):
+        for r in steps.rows[step]:
+            if r.key[1] != STATE:
+                phase, kind, name, scope, role = r.key
+                head, mark, tail = scope.rpartition("#")
+                out[phase, kind, name, head if mark and tail.isdigit() else scope, role].append(
+                    r.content
+                )
+    return out

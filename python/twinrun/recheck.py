@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rechecks a verdict: holds every claim of it against the recordings.
+
+    python -m twinrun.recheck [--json] VERDICT [RUN...]
+
+VERDICT is `verdict.json` of a run folder, or what `twinrun check --json` or `twinrun diff --json`
+printed. RUN are the run folders in the verdict's order (by default those that it names). Prints a
+line for each claim and exits 0 when all hold, 1 when one is refuted, 2 on trouble. Written from
+docs/format/verdict.md and docs/format/trace.md: it shares no code with the comparison that it
+rechecks.
+
+The claims come from a stranger. Nothing of them is executed, sizes are capped, and no path leads
+out of a run folder.
+"""
+
+import json
+import os
+import sys
+from collections import Counter
+
+from . import _lines
+from ._claims import Claims
+from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
+from .trace import TraceError
+
+VERDICT_MAX = 64 << 20  # bytes of a verdict
+CLAIMS_MAX = 100000
+
+
+class Recheck(Claims):
+    """All claims of one verdict against its runs."""
+
+    # ---- the verdict's own word
+
+    def headline(self, claim):
+        outcome = word(claim, "outcome")
+        need(
+            outcome == self.verdict.get("outcome"),
+            "the verdict says %s",
+            self.verdict.get("outcome"),
+        )
+        need(number(claim, "runs") == len(self.runs), "the verdict is of %d runs", len(self.runs))
+        others = [c.get("claim") for c in self.claims]
+        if claim.get("against") is True:
+            return "held against a baseline: not rechecked here"
+        if outcome == "same":
+            self.same(claim)
+        elif outcome in ("differ", "within-tolerance"):
+            need(any(c.get("first") is True for c in self.claims), "no claim says what differs")
+        elif outcome == "inconclusive":
+            need("unseen" in others, "no claim says what is missing")
+        elif outcome == "error":
+            need(all(r.failed() for r in self.runs), "not every run failed")
+        else:
+            raise Refuted("nobody knows the outcome %s" % outcome)
+        return outcome
+
+    def same(self, claim):
+        """What must hold for "same", whatever the claims say: docs/verdict.md."""
+        need(
+            not any(
+                c.get("claim") in ("unseen", "artifact", "outcome", "origin", "carrier", "first")
+                for c in self.claims
+            ),
+            "another claim contradicts it",
+        )
+        need(len(self.runs) > 1, "one run alone is never the same as another")
+        most = records = 0
+        for i in range(2, len(self.runs) + 1):
+            ranges = [
+                c for c in self.claims if c.get("claim") == "same-range" and c.get("runs") == [1, i]
+            ]
+            arms = any("insertions" in Rules(c).words for c in ranges)
+            need(ranges, "runs 1 and %d were compared in nothing", i)
+            most = max(most, max(number(c, "steps") for c in ranges))
+            self.every_trace(i, ranges, arms)
+            if not arms:
+                self.same_ends(self.runs[0], self.runs[i - 1], i)
+        need(
+            number(claim, "steps") <= most + (1 if arms else 0),
+            "no process has that many equal steps",
+        )
+
+    def every_trace(self, i, ranges, arms):
+        for side, run in ((0, self.runs[0]), (1, self.runs[i - 1])):
+            for name in run.traces():
+                s = run.steps(name)
+                mine = [c for c in ranges if c["traces"][side] == name]
+                if s.info.records == 0 and s.info.steps == 0:
+                    continue
+                worker = not s.info.role.startswith(b"main")
+                need(
+                    mine or arms or worker,
+                    "%s of run %d was compared with nothing",
+                    name,
+                    (1, i)[side],
+                )
+                need(not s.faults, "%s of run %d is damaged: %s", name, (1, i)[side], s.faults[:1])
+                need(
+                    s.info.lost == 0, "%s of run %d lost %d calls", name, (1, i)[side], s.info.lost
+                )
+                for c in mine:
+                    self.whole(c, s, run, arms)
+
+    def whole(self, c, s, run, arms):
+        """All steps that were asked for: of arms those from where the second begins."""
+        if "steps-of-threads" in Rules(c).words:
+            return
+        first, steps, a, b = (
+            number(c, "first"),
+            number(c, "steps"),
+            number(c, "of", 0),
+            number(c, "of", 1),
+        )
+        limited = run.json.get("max_steps") or self.verdict.get("steps", {}).get("limit")
+        if arms:
+            need(
+                steps > 0 or c.get("auxiliary") or c.get("tail"),
+                "the arms were compared in no step",
+            )
+            return
+        need(first == 0, "steps 0 to %d were not compared", first - 1)
+        need(
+            steps == a == b or limited or run.stopped(),
+            "%d of %d and %d steps were compared",
+            steps,
+            a,
+            b,
+        )
+        need(
+            c.get("tail") is True or limited or run.stopped() or c.get("auxiliary"),
+            "what came after the last step was not compared",
+        )
+
+    def same_ends(self, a, b, i):
+        need(not a.failed() and not b.failed(), "a run failed")
+        for stream in ("stdout", "stderr"):
+            if a.json.get(stream, {}).get("sha256") == b.json.get(stream, {}).get("sha256"):
+                continue
+            left = _lines.unexplained(
+                a.stream(stream),
+                b.stream(stream),
+                _lines.facts(a.json, a.folder),
+                _lines.facts(b.json, b.folder),
+            )
+            left = [d for d in left if d.numbers]
+            need(
+                not left,
+                "%s: line %r of run %d has no counterpart, and its numbers are no known noise",
+                stream,
+                left[0].text[:80] if left else b"",
+                i,
+            )
+
+    HOW = {
+        "verdict": headline,
+        "same-range": Claims.same_range,
+        "equal": Claims.equal,
+        "first": Claims.finding,
+        "origin": Claims.finding,
+        "carrier": Claims.finding,
+        "order-only": Claims.finding,
+        "noise": Claims.noise,
+        "artifact": Claims.artifact,
+        "outcome": Claims.outcome,
+        "lost": Claims.lost,
+        "class": Claims.classes,
+    }
+
+    def one(self, claim):
+        """(state, what): confirmed, refuted, or stated for what only limits the verdict."""
+        if not isinstance(claim, dict) or not isinstance(claim.get("claim"), str):
+            return "refuted", "it is no claim"
+        kind = claim["claim"]
+        if kind == "unseen":
+            return "stated", str(claim.get("text"))[:200]
+        if kind == "only-in":
+            how = self.without_counterpart if "trace" in claim else self.finding
+        elif kind == "order-only" and not any(claim.get("at", [])):
+            how = self.threads
+        elif kind in self.HOW:
+            how = self.HOW[kind].__get__(self)
+        else:
+            return "refuted", "nobody knows how to recheck this kind of claim"
+        try:
+            return "confirmed", how(claim)
+        except Refuted as e:
+            return "refuted", str(e)
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OSError,
+            TraceError,
+        ) as e:
+            return "refuted", "its evidence is malformed: %s: %s" % (type(e).__name__, e)
+
+    def threads(self, claim):
+        need(
+            any(
+                "steps-of-threads" in Rules(c).words
+                for c in self.claims
+                if c.get("claim") == "same-range"
+            ),
+            "no process was compared thread by thread",
+        )
+        return claim.get("text", "")
+
+
+def load(path):
+    if os.path.getsize(path) > VERDICT_MAX:
+        raise Trouble("%s has more than %d bytes" % (path, VERDICT_MAX))
+    with open(path, "rb") as f:
+        try:
+            verdict = json.loads(f.read())
+        except (ValueError, RecursionError) as e:
+            raise Trouble("%s is no JSON: %s" % (path, e))
+    claims = verdict.get("claims") if isinstance(verdict, dict) else None
+    if not isinstance(claims, list) or len(claims) > CLAIMS_MAX:
+        raise Trouble("%s has no list of at most %d claims" % (path, CLAIMS_MAX))
+    return verdict, claims
+
+
+def recheck(verdict_path, folders=()):
+    """[(state, kind, text)] of all claims of a verdict."""
+    verdict, claims = load(verdict_path)
+    folders = list(folders) or [d for d in verdict.get("runs_dir", []) if isinstance(d, str)]
+    runs = [Run(f) for f in folders]
+    if not runs:
+        raise Trouble("no run folders: name them behind the verdict")
+    r = Recheck(claims, runs, verdict)
+    out = [
+        (state, claim.get("claim") if isinstance(claim, dict) else "?", text)
+        for claim in claims
+        for state, text in [r.one(claim)]
+    ]
+    if not any(isinstance(c, dict) and c.get("claim") == "verdict" for c in claims):
+        out.append(("refuted", "verdict", "no claim says what the outcome is"))
+    return out
+
+
+def main(argv):
+    args = [a for a in argv[1:] if a != "--json"]
+    if not args or args[0] in ("-h", "--help"):
+        sys.stderr.write("usage: python -m twinrun.recheck [--json] VERDICT [RUN...]\n")
+        return 2
+    try:
+        results = recheck(args[0], args[1:])
+    except (Trouble, OSError) as e:
+        sys.stderr.write("recheck: %s\n" % e)
+        return 2
+    n = Counter(state for state, _, _ in results)
+    if "--json" in argv:
+        print(
+            json.dumps(
+                {
+                    "schema": "twinrun.recheck/1",
+                    "confirmed": n["confirmed"],
+                    "refuted": n["refuted"],
+                    "stated": n["stated"],
+                    "claims": [{"state": s, "claim": str(k), "text": t} for s, k, t in results],
+                }
+            )
+        )
+    else:
+        for state, kind, text in results:
+            print(
+                "%-10s %-11s %s"
+                % (state.upper() if state == "refuted" else state, kind, printable(str(text)))
+            )
+        print("%d confirmed, %d refuted, %d stated" % (n["confirmed"], n["refuted"], n["stated"]))
+    return 1 if n["refuted"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

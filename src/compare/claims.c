@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the sentences of a verdict rest on. Each claim is a word and an object of evidence: run,
+ * trace, step, record number, digest, line or file. A stranger can look it up in the recordings;
+ * python -m twinrun.recheck does, and shares no code with this room. The words and their fields:
+ * docs/format/verdict.md.
+ */
+#include "internal.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names and texts of the job may be any bytes; JSON wants UTF-8. */
+static json_t *text(const char *s)
+{
+    char *safe = tw_printable(s, strlen(s));
+    json_t *j = safe ? json_string(safe) : NULL;
+    tw_free(safe);
+    return j;
+}
+
+static json_t *count(uint64_t n)
+{
+    return json_integer((json_int_t)(n <= INT64_MAX ? n : INT64_MAX));
+}
+
+/* A NULL value, or no object, makes *object NULL for good: one check at the end finds that memory
+ * ran out. */
+static void put(json_t **object, const char *key, json_t *value)
+{
+    if (*object && value && json_object_set(*object, key, value) == 0) {
+        json_decref(value);
+        return;
+    }
+    json_decref(value);
+    json_decref(*object);
+    *object = NULL;
+}
+
+static void append(json_t **list, json_t *item)
+{
+    if (*list && item && json_array_append(*list, item) == 0) {
+        json_decref(item);
+        return;
+    }
+    json_decref(item);
+    json_decref(*list);
+    *list = NULL;
+}
+
+void tw_claims_free(struct twin_claim *claim, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        tw_free(claim[i].kind);
+        tw_free(claim[i].evidence);
+    }
+    tw_free(claim);
+}
+
+/* Takes the evidence; NULL means that there was no memory for it. */
+static void add(struct tw_cmp *c, const char *kind, json_t *evidence)
+{
+    struct tw_claims *list = &c->claims;
+    char *dumped = evidence ? json_dumps(evidence, JSON_COMPACT) : NULL;
+    json_decref(evidence);
+    if (!dumped) {
+        c->oom = true;
+        return;
+    }
+    if (tw_cmp_room(c, &list->claim, list->n, &list->room, sizeof *list->claim)) {
+        struct twin_claim *claim = &list->claim[list->n];
+        claim->kind = tw_cmp_copy(c, kind);
+        claim->evidence = tw_cmp_copy(c, dumped);
+        list->n += claim->kind && claim->evidence;
+    }
+    free(dumped);
+}
+
+/* ---- evidence of records */
+
+/* A trace's path as it stands below its run folder. */
+static const char *below_run(const struct tw_proc *p)
+{
+    const char *slash = strrchr(p->path, '/');
+    while (slash && slash > p->path && slash[-1] != '/')
+        slash--;
+    return slash ? slash : p->path;
+}
+
+void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const struct tw_rec *r)
+{
+    snprintf(e->file, sizeof e->file, "%s", below_run(v->proc));
+    e->step = r->step;
+    e->number = r->seq;
+    e->digest = r->digest;
+}
+
+void tw_evidence_link(struct twin_evidence *e, const struct tw_view *v, uint64_t link)
+{
+    snprintf(e->file, sizeof e->file, "%s", below_run(v->proc));
+    e->step = (uint32_t)(link >> 32);
+    e->number = (uint32_t)link;
+    for (size_t i = 0; i < v->count; i++)
+        if (v->rec[i].step == e->step && v->rec[i].seq == e->number)
+            e->digest = v->rec[i].digest;
+}
+
+void tw_evidence_line(struct twin_evidence *e, const char *file, size_t line)
+{
+    snprintf(e->file, sizeof e->file, "%s", file);
+    e->number = (uint32_t)(line < UINT32_MAX ? line + 1 : 0);
+}
+
+/* ---- lines that say the same but for noise */
+
+static int by_first(const void *x, const void *y)
+{
+    const size_t *a = x, *b = y;
+    return a[0] < b[0] ? -1 : a[0] > b[0];
+}
+
+void tw_claim_noise(struct tw_cmp *c, const char *stream, size_t (*pairs)[2], size_t n)
+{
+    json_t *list = json_array();
+    if (c->quick || n == 0) {
+        json_decref(list);
+        return;
+    }
+    qsort(pairs, n, sizeof *pairs, by_first);
+    for (size_t i = 0, length; i < n; i += length) { /* [line of a, line of b, how many in a row] */
+        length = 1;
+        while (i + length < n && pairs[i + length][0] == pairs[i][0] + length &&
+               pairs[i + length][1] == pairs[i][1] + length)
+            length++;
+        append(&list,
+               json_pack("[o,o,o]", count(pairs[i][0] + 1), count(pairs[i][1] + 1), count(length)));
+    }
+    add(c, "noise",
+        json_pack("{s:[o,o],s:o,s:o}", "runs", count(c->run_a + 1), count(c->run_b + 1), "stream",
+                  text(stream), "lines", list));
+}
+
+/* ---- what two runs agree in */
+
+static json_t *process_of(const struct tw_cmp *c, const struct tw_pair *p)
+{
+    return json_pack("{s:[o,o],s:i,s:o,s:[o,o]}", "runs", count(c->run_a + 1), count(c->run_b + 1),
+                     "rank", (int)p->a->rank, "process", text(tw_proc_role(p->a)), "traces",
+                     text(below_run(p->a)), text(below_run(p->b)));
+}
+
+/* The rules by which records may be left out of "equal"; the second reader knows each by its name.
+ */
+static json_t *rules_of(const struct tw_cmp *c, const struct tw_scan *s)
+{
+    json_t *list = json_array();
+    append(&list, json_string("idle-generators"));
+    if (c->o->arms)
+        append(&list, json_string("insertions"));
+    if (s->weights_only)
+        append(&list, json_string("only-weights"));
+    if (s->recut)
+        append(&list, json_string("steps-of-threads"));
+    for (size_t i = 0; i < c->o->ignore_count; i++)
+        append(&list, json_pack("{s:o}", "ignore", text(c->o->ignore[i])));
+    return list;
+}
+
+/* The steps of one pair of processes in which nothing differs. A seam of arms is no whole step, so
+ * it is not among them. */
+static void same_range(struct tw_cmp *c, const struct tw_scan *s)
+{
+    uint64_t first = s->shift < 0 ? (uint64_t)-s->shift : 0, end = first + s->steps_compared;
+    json_t *claim = process_of(c, s->pair);
+    if (s->shift < 0 && c->o->arms)
+        first++;
+    if (s->found && s->step < end)
+        end = s->step;
+    const struct twin_trace_info *a = s->pair->a->info, *b = s->pair->b->info;
+    put(&claim, "first", count(first));
+    put(&claim, "steps", count(end > first ? end - first : 0));
+    put(&claim, "shift", json_integer((json_int_t)s->shift));
+    put(&claim, "of", json_pack("[o,o]", count(a->steps), count(b->steps)));
+    put(&claim, "records", json_pack("[o,o]", count(a->records), count(b->records)));
+    put(&claim, "tail", json_boolean(s->tail_compared && !s->found));
+    put(&claim, "auxiliary", json_boolean(s->pair->auxiliary));
+    put(&claim, "rules", rules_of(c, s));
+    add(c, "same-range", claim);
+}
+
+static void equal_in_step(struct tw_cmp *c, const struct tw_scan *s)
+{
+    json_t *list = json_array(), *claim = process_of(c, s->pair);
+    for (size_t i = 0; i < s->equal_count; i++)
+        append(&list, json_pack("{s:s,s:o,s:b}", "what", s->equal[i].label, "records",
+                                count(s->equal[i].records), "others", s->equal[i].others));
+    put(&claim, "step", count(s->step));
+    put(&claim, "shift", json_integer((json_int_t)s->shift));
+    put(&claim, "records", count(s->equal_records));
+    put(&claim, "equal", list);
+    put(&claim, "rules", rules_of(c, s));
+    add(c, "equal", claim);
+}
+
+static void without_counterpart(struct tw_cmp *c, const struct tw_side *side)
+{
+    for (size_t i = 0; i < side->count; i++) {
+        const struct tw_proc *p = &side->proc[i];
+        if (p->taken)
+            continue;
+        add(c, "only-in",
+            json_pack("{s:[o,o],s:o,s:i,s:o,s:o,s:o,s:o}", "runs", count(c->run_a + 1),
+                      count(c->run_b + 1), "run", count(side->index + 1), "rank", (int)p->rank,
+                      "process", text(tw_proc_role(p)), "trace", text(below_run(p)), "steps",
+                      count(p->info->steps), "records", count(p->info->records)));
+    }
+}
+
+void tw_claims_of_pair(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                       const struct tw_scan *scans, size_t n, const struct tw_scan *named)
+{
+    if (c->quick)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (scans[i].pair)
+            same_range(c, &scans[i]);
+    if (named)
+        equal_in_step(c, named);
+    without_counterpart(c, a);
+    without_counterpart(c, b);
+}
+
+/* ---- the verdict's own words, and its findings */
+
+static json_t *digest(struct twin_digest d)
+{
+    char hex[33];
+    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
+    return json_string(hex);
+}
+
+static bool is_record(const struct twin_finding *f)
+{
+    return f->type <= TWIN_FINDING_ORDER;
+}
+
+static json_t *evidence(const struct twin_finding *f, const struct twin_evidence *e)
+{
+    if (!e->file[0])
+        return json_null();
+    if (is_record(f))
+        return json_pack("{s:o,s:o,s:o,s:o}", "file", text(e->file), "step", count(e->step),
+                         "record", count(e->number), "digest", digest(e->digest));
+    if (f->type == TWIN_FINDING_OUTPUT)
+        return json_pack("{s:o,s:o}", "file", text(e->file), "line", count(e->number));
+    return json_pack("{s:o}", "file", text(e->file));
+}
+
+static const char *type_name(enum twin_finding_type t)
+{
+    static const char *const names[] = {"value",   "layout", "only-a", "only-b", "order",
+                                        "outcome", "output", "file",   "ranks"};
+    return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
+}
+
+static const char *claim_of(const struct twin_finding *f, bool benign)
+{
+    switch (f->type) {
+    case TWIN_FINDING_OUTCOME: return "outcome";
+    case TWIN_FINDING_RANKS: return "outcome";
+    case TWIN_FINDING_OUTPUT:
+    case TWIN_FINDING_FILE: return benign ? "noise" : "artifact";
+    case TWIN_FINDING_ORDER: return "order-only";
+    case TWIN_FINDING_ONLY_A:
+    case TWIN_FINDING_ONLY_B: return "only-in";
+    default: break;
+    }
+    if (f->role == TWIN_ORIGIN)
+        return "origin";
+    return f->role == TWIN_CARRIER ? "carrier" : "first";
+}
+
+static json_t *from_finding(const struct twin_finding *f, bool first, bool benign)
+{
+    static const char *const roles[] = {
+        [TWIN_ROLE_UNKNOWN] = "unknown", [TWIN_ORIGIN] = "origin", [TWIN_CARRIER] = "carrier"};
+    json_t *claim =
+        json_pack("{s:s,s:[o,o],s:b,s:s,s:[o,o]}", "claim", claim_of(f, benign), "runs",
+                  count(f->run_a + 1), count(f->run_b + 1), "first", first, "type",
+                  type_name(f->type), "at", evidence(f, &f->at_a), evidence(f, &f->at_b));
+    put(&claim, "text", text(f->text));
+    put(&claim, "name", text(f->name));
+    if (!is_record(f))
+        return claim;
+    put(&claim, "role", json_string(roles[f->role]));
+    put(&claim, "rank", json_integer(f->rank));
+    put(&claim, "process", text(f->process));
+    put(&claim, "step", json_pack("[o,o]", count(f->step_a), count(f->step_b)));
+    put(&claim, "phase", json_string(twin_phase_name(f->phase)));
+    put(&claim, "kind", json_string(twin_kind_name(f->kind)));
+    put(&claim, "scope", text(f->scope));
+    json_t *inputs = json_array();
+    for (size_t i = 0; i < f->input_count; i++)
+        append(&inputs,
+               json_pack("[o,o]", evidence(f, &f->input[i].a), evidence(f, &f->input[i].b)));
+    put(&claim, "inputs", inputs);
+    return claim;
+}
+
+static json_t *headline(const struct twin_verdict *v)
+{
+    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:b}", "claim", "verdict", "outcome",
+                     twin_verdict_name(v->outcome), "bitwise", twin_verdict_name(v->bitwise),
+                     "runs", count(v->runs), "comparisons", count(v->comparisons), "differing",
+                     count(v->differing), "steps", count(v->steps_compared), "records",
+                     count(v->records_compared), "against", v->against != NULL);
+}
+
+static json_t *class_of(const struct twin_class *k)
+{
+    json_t *runs = json_array();
+    for (size_t i = 0; i < k->members; i++)
+        append(&runs, count(k->runs[i] + 1));
+    return json_pack("{s:s,s:o,s:o}", "claim", "class", "runs", runs, "parts_at_step",
+                     k->parts_at_step < 0 ? json_null()
+                                          : json_integer((json_int_t)k->parts_at_step));
+}
+
+static json_t *lost(const struct twin_gap_range *g)
+{
+    return json_pack("{s:s,s:i,s:o,s:o,s:o}", "claim", "lost", "rank", (int)g->rank, "first",
+                     count(g->first_step), "last", count(g->last_step), "records",
+                     count(g->records));
+}
+
+/* One claim that was made while comparing: its word goes in front of its evidence. */
+static json_t *collected(const struct twin_claim *k)
+{
+    json_t *object = json_pack("{s:s}", "claim", k->kind),
+           *fields = json_loads(k->evidence, 0, NULL);
+    if (object && fields && json_object_update(object, fields) == 0) {
+        json_decref(fields);
+        return object;
+    }
+    json_decref(fields);
+    json_decref(object);
+    return NULL;
+}
+
+static void findings(json_t **list, const struct twin_verdict *v)
+{
+    if (v->first)
+        append(list, from_finding(v->first, true, false));
+    for (size_t i = 1; i < v->origin_count; i++)
+        append(list, from_finding(&v->origins[i], false, false));
+    for (size_t i = 0; i < v->benign_count; i++)
+        append(list, from_finding(&v->benign[i], false, true));
+}
+
+int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_error *err)
+{
+    json_t *list = json_array();
+    append(&list, headline(v));
+    for (size_t i = 0; i < v->claim_count; i++)
+        append(&list, collected(&v->claims[i]));
+    findings(&list, v);
+    for (size_t i = 0; i < v->class_count; i++)
+        append(&list, class_of(&v->classes[i]));
+    for (size_t i = 0; i < v->gap_count; i++)
+        append(&list, lost(&v->gaps[i]));
+    for (size_t i = 0; i < v->unseen_count; i++)
+        append(&list, json_pack("{s:s,s:o}", "claim", "unseen", "text", text(v->unseen[i])));
+    char *dumped = list ? json_dumps(list, JSON_COMPACT) : NULL;
+    json_decref(list);
+    *out = dumped ? tw_strdup(dumped) : NULL;
+    free(dumped);
+    return *out ? 0
+                : twin_error_set(err, TWIN_ENOMEM, "out of memory listing the claims of a verdict");
+}
