@@ -163,6 +163,7 @@ struct tw_stepdiff {
     size_t equal;                 /* matched records with equal contents */
     size_t order;                 /* how many of d are of type ORDER */
     size_t ignored;               /* differences left out by --ignore */
+    size_t elsewhere;             /* parts of large tensors where the other run recorded other parts: unknown */
     size_t renumbered;            /* equal records of which one run counts another occurrence: threads in another order */
     size_t unread;                /* matched records whose contents only one of the two has */
     size_t schedule;              /* names of equal values that several threads recorded: which came n-th is not known */
@@ -246,6 +247,7 @@ struct tw_scan {
     uint64_t scheduled;           /* steps with values whose order among several threads is not known */
     uint32_t scheduled_at;        /* the first of them */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
+    uint64_t elsewhere;           /* parts of large tensors that only one of the two recorded in a step */
 };
 
 int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
@@ -338,7 +340,19 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
 
+<<<<<<< HEAD
 /* ---- facts.c: what is known of a run itself. Where it shows in what the job printed or named, it means nothing. */
+=======
+/* ---- whole.c: large tensors that are recorded in parts, in turns */
+/* The other view has parts of the same tensor, but not this one: what it holds there is unknown. */
+bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const struct tw_view *other);
+/* How much of the weights, or of the optimizer's state, a step's records hold, of 1. */
+double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kind);
+/* Is every element covered, and whole at the end of what was compared? Adds to c->v->covers, notes and c->unseen. */
+void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count);
+
+/* ---- noise.c: numbers told from times, pids and addresses */
+>>>>>>> main
 /* The seconds since 1970 in which a bare number is a time stamp: of numbers of ten digits almost every fourth lies in this
  * century's first third, and most of those are checksums, seeds and results. */
 struct tw_noise_span {

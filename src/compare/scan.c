@@ -40,6 +40,19 @@ static const char *plural(uint8_t phase, uint8_t kind)
     }
 }
 
+/* Behind the name of what was recorded in parts: how much of it was seen to be equal. */
+static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label *l, uint32_t step)
+{
+    bool entering = l->kind == 0; /* the weights that entered this step are those that left the one before */
+    bool updated = l->phase == TWIN_PHASE_OPTIMIZER && l->kind == TWIN_KIND_WEIGHT;
+    if (!entering && !updated && l->kind != TWIN_KIND_MOMENT)
+        return;
+    enum twin_kind kind = l->kind == TWIN_KIND_MOMENT ? TWIN_KIND_MOMENT : TWIN_KIND_WEIGHT;
+    double share = tw_share_of_elements(p, entering && step > 0 ? step - 1 : step, kind);
+    if (share < 1)
+        tw_buf_printf(text, " (%.0f%% of the elements)", share < 0.01 ? 1.0 : 100 * share);
+}
+
 /* What is known to be equal when nothing of the step itself is: everything before it. */
 static char *steps_before(struct tw_cmp *c, uint32_t step)
 {
@@ -106,6 +119,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             tw_buf_printf(&text, "%zu other %.*s", siblings, (int)(strlen(plural(r->phase, r->kind)) - (siblings == 1)), plural(r->phase, r->kind));
         else
             tw_buf_puts(&text, labels[i].text);
+        if (!last)
+            say_share(&text, a->proc, &labels[i], step);
         done++;
     }
     if (out->equal_records > 0 && done) {
@@ -358,7 +373,7 @@ static bool hashes_prove(const struct tw_scan *s, uint32_t step)
  * be among them: the hashes prove a difference only where there is nothing of the kind. */
 static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, const struct tw_stepdiff *d, struct tw_scan *out)
 {
-    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread > 0;
+    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread + d->elsewhere > 0;
     bool may_not_count = c->o->ignore_count > 0 || c->o->arms || d->unnumbered > 0;
     if (explained && dropped == 0)
         return;
@@ -405,6 +420,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         tw_cmp_unseen(c, "step %u of rank %d: the contents of %zu record%s could be read in one run only", step, out->pair->a->rank,
                       d.unread, d.unread == 1 ? "" : "s");
     take_order(c, &va, &vb, &d, out);
+    out->elsewhere += d.elsewhere;
     if (!out->found)
         take_shared(c, step, &va, &vb, &d, out);
     if (!hashes_differ) {

@@ -58,7 +58,7 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
     r->flags = e->flags;
     r->time_ns = f.time_ns;
     r->digest = (struct twin_digest){f.digest_a, f.digest_b};
-    r->global_offset = 0;
+    r->global_offset = r->whole = 0;
     r->sketch.k = 0;
     r->link_count = 0;
     if (e->flags & TWIN_REC_STATS) {
@@ -72,6 +72,8 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
         r->stats = (struct twin_stats){0};
     }
     if (e->flags & TWIN_REC_OFFSET && !take(&at, &left, &r->global_offset, 8))
+        return false;
+    if (e->flags & TWIN_REC_PART && !take(&at, &left, &r->whole, 8))
         return false;
     if (e->flags & TWIN_REC_SKETCH) {
         struct tw_record_sketch s;
