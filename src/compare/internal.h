@@ -340,9 +340,6 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
 
-<<<<<<< HEAD
-/* ---- facts.c: what is known of a run itself. Where it shows in what the job printed or named, it means nothing. */
-=======
 /* ---- whole.c: large tensors that are recorded in parts, in turns */
 /* The other view has parts of the same tensor, but not this one: what it holds there is unknown. */
 bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const struct tw_view *other);
@@ -351,8 +348,7 @@ double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kin
 /* Is every element covered, and whole at the end of what was compared? Adds to c->v->covers, notes and c->unseen. */
 void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count);
 
-/* ---- noise.c: numbers told from times, pids and addresses */
->>>>>>> main
+/* ---- facts.c: what is known of a run itself. Where it shows in what the job printed or named, it means nothing. */
 /* The seconds since 1970 in which a bare number is a time stamp: of numbers of ten digits almost every fourth lies in this
  * century's first third, and most of those are checksums, seeds and results. */
 struct tw_noise_span {
