@@ -228,6 +228,18 @@ bool twin_trace_note(struct twin_trace *t, size_t index, const char **key, const
 /* Gaps: steps in which records were dropped. index from 0; false past the end. */
 bool twin_trace_gap(struct twin_trace *t, size_t index, uint32_t *step, uint32_t *dropped);
 
+/* A stretch of the file whose contents were found damaged while something was read: what it held is unknown. */
+struct twin_trace_hole {
+    uint64_t block;                  /* number of the (first) damaged block */
+    uint64_t offset;                 /* where it begins in the file */
+    uint32_t first_step, last_step;  /* its records belong to steps in between, ends included; not for definitions */
+    bool definitions;                /* it held names, shapes, notes or gaps */
+};
+/* Those met so far by whatever was read. index from 0; false past the end. */
+bool twin_trace_hole(const struct twin_trace *t, size_t index, struct twin_trace_hole *out);
+/* Is everything known that the record refers to (names, scope, role, operation, layout)? False: it stood in damaged bytes. */
+bool twin_trace_described(struct twin_trace *t, const struct twin_trace_record *r);
+
 /* Verifies everything: header, every CRC, the seal chain, every length, every value hash recomputed from the records
  * where none were dropped. 0 when intact; TWIN_EFORMAT with the first fault (offset, expected, found); a tail (info.tail_bytes,
  * what a killed process leaves) is a fault too, and reported only when all before it is intact. */

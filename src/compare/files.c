@@ -222,16 +222,11 @@ static bool judge_text(struct tw_cmp *c, const struct files *in, const struct tw
     bool both = load_kept(c, in->side_a->run, x, &a);
     both &= load_kept(c, in->side_b->run, y, &b);
     both &= x->listing == y->listing;
-    if (both && is_table(x->path)) {
-        char separator = tw_ends(x->path, ".tsv") ? '\t' : ',';
-        if (x->existed_before == y->existed_before) /* of one that grows, the rows have no headings */
-            c->oom |= !name_columns(&a, separator) || !name_columns(&b, separator);
-    }
     if (both) {
-        size_t from_a = x->existed_before && x->bytes_before < x->bytes && y->existed_before ? written_before(&a, NULL, x) : 0;
-        size_t from_b = written_before(&b, &a, y);
-        if (from_b == 0)
-            from_a = 0;
+        size_t from_b = written_before(&b, &a, y), from_a = from_b > 0 && x->existed_before ? written_before(&a, NULL, x) : 0;
+        char separator = tw_ends(x->path, ".tsv") ? '\t' : ',';
+        if (from_b == 0 && is_table(x->path)) /* of one that grows, the rows have no headings */
+            c->oom |= !name_columns(&a, separator) || !name_columns(&b, separator);
         struct tw_lines l = {.name = x->path, .name_b = y->path, .kind = TWIN_KIND_FILE, .a = {a.data + from_a, a.bytes - from_a, in->side_a->facts},
                              .b = {b.data + from_b, b.bytes - from_b, in->side_b->facts}, .whole = in->ended, .ordered = !is_log(x->path),
                              .shift = out->shift};

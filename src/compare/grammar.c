@@ -144,6 +144,9 @@ static enum unit unit_behind(const char *p, size_t *length)
     *length = blank + 2 * paren + n;
     if (blank == 0 || paren)
         return unit;
+    const char *next = q + n + strspn(q + n, " ");
+    if (*next == ':' || *next == '=') /* "lr: 0.01  img/s: 1234": the label of the next number */
+        return UNIT_NONE;
     if (unit != UNIT_RATE && (listed(q, n, short_units) || names_the_next(q + n)))
         return UNIT_NONE;
     return *p == '-' && unit != UNIT_TIME ? UNIT_NONE : unit;
@@ -223,7 +226,7 @@ static void read_label(const char *line, size_t at, struct label *l)
         bool alphabetic = false;
         while (from > 0 && (is_word(line[from - 1]) || (strchr("-/.", line[from - 1]) && from < end)))
             alphabetic |= isalpha((unsigned char)line[--from]) != 0;
-        if (from == end || !alphabetic)
+        if (from == end || !alphabetic || tw_number_length(line + from) == end - from)
             return;
         split_word(l, line + from, end - from);
         end = from;
@@ -341,6 +344,9 @@ static enum tw_worth by_label_alone(const char *line, const struct label *l)
         return TW_NOISE;
     static const char *const data[] = {"data", NULL};
     if (l->count == 1 && listed(word, n, data) && says(line, "time")) /* the meters of a loader: "Time 0.5 (0.6) Data 0.1 (0.3)" */
+        return TW_NOISE;
+    static const char *const shares[] = {"allocated", "reserved", "cached", NULL};
+    if (listed(word, n, shares) && (says(line, "memory") || says(line, "mem")))
         return TW_NOISE;
     static const char *const port[] = {"port", NULL};
     if (listed(word, n, port))

@@ -65,6 +65,7 @@ struct tw_proc {
     const struct tw_facts *facts; /* of its run: names of checkpoints carry them */
     int32_t rank;
     size_t ordinal;          /* among processes of equal rank and role, by start time */
+    size_t run;              /* which of the runs it belongs to */
     bool taken;              /* matched with a process of the other run */
     uint64_t *key, *token;   /* per series id, filled on demand; 0 = not yet */
     size_t series_room;
@@ -96,6 +97,7 @@ void tw_side_close(struct tw_side *side);
 /* Pairs processes by (rank, role, ordinal); processes of equal rank and role whose records agree are paired first. */
 int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count);
 const char *tw_proc_role(const struct tw_proc *p);
+extern uint64_t tw_verified_bytes; /* traces up to this size are verified as a whole when they are opened. Tests make it smaller. */
 /* True for a run that ended as it wanted to: what it did not record did not happen. */
 bool tw_side_complete(const struct tw_side *s);
 /* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
@@ -131,8 +133,14 @@ struct tw_view {
     uint64_t dropped;             /* records of these steps without details */
     uint64_t total;               /* records of these steps, dropped ones included; 0: not known */
     bool partial;                 /* the process ended (or was cut) inside: what is missing is unknown */
-    bool cut;                     /* more than TW_MAX_STEP_RECORDS */
+    bool cut;                     /* more than tw_view_limit */
+    uint64_t nameless;            /* of the dropped ones: stored, but what they are stood in damaged bytes */
 };
+
+/* How many records of a step are decoded: TW_MAX_STEP_RECORDS. Tests make it smaller. */
+extern size_t tw_view_limit;
+/* Names the damaged stretches that were met in a trace so far, as reasons why not everything was compared. */
+void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p);
 
 /* Loads steps first..last. A damaged stretch gives fewer records and dropped > 0. 0, TWIN_ENOMEM, or a trace error. */
 int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last, struct tw_view *v, struct twin_error *err);

@@ -109,6 +109,11 @@ static bool continues(const char *line, const struct token *last, bool by_label,
     }
     while (n > 0 && gap[n - 1] == ' ')
         n--;
+    if (n > 2 && gap[0] == '(' && gap[n - 1] == '(') { /* "2.457 (per dom)  ( 0.307 overall)" */
+        size_t words = 1 + strspn(gap + 1, "abcdefghijklmnopqrstuvwxyz ");
+        if (gap[words] == ')' && words + 1 + strspn(gap + words + 1, " ") + 1 == n)
+            return true;
+    }
     for (int i = 0; joins[i]; i++)
         if (strlen(joins[i]) == n && strncmp(gap, joins[i], n) == 0)
             return gap[0] != ',' || strchr("[(", line[last->at ? last->at - 1 : 0]) || (last->at > 1 && line[last->at - 1] == ' ' && line[last->at - 2] == ',');

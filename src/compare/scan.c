@@ -384,6 +384,15 @@ static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, cons
         take_hash_only(c, step, dropped, out);
 }
 
+/* Where steps lie in damaged bytes the search ends at the next one that is known, though the runs parted before it. */
+static bool parted_before(const struct tw_scan *s, uint32_t step)
+{
+    struct twin_step_hash x, y;
+    return twin_trace_step_hash(s->pair->a->trace, step, &x, NULL) == 0 &&
+           twin_trace_step_hash(s->pair->b->trace, (uint32_t)(step + s->shift), &y, NULL) == 0 && x.records == y.records &&
+           memcmp(x.phase, y.phase, sizeof x.phase) == 0;
+}
+
 /* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something significant differs. */
 static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a, bool partial_b, struct tw_scan *out,
                      struct twin_error *err)
@@ -392,6 +401,10 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     struct tw_stepdiff d = {0};
     size_t idle = 0;
     uint32_t step_b = (uint32_t)(step + out->shift);
+    if (hashes_differ && parted_before(out, step)) {
+        tw_cmp_unseen(c, "the value hashes of rank %d part in steps before step %u that lie in damaged bytes", out->pair->a->rank, step);
+        return 0;
+    }
     int rc = tw_view_load(c, out->pair->a, step, step, &va, err);
     if (rc == 0)
         rc = tw_view_load(c, out->pair->b, step_b, step_b, &vb, err);
@@ -551,6 +564,8 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
         tw_cmp_unseen(c, "rank %d: from step %u on several threads recorded values under one name, equal ones in another order; a role for "
                       "each thread (twin_thread_role, threading.Thread(name=...)) tells them apart",
                       p->a->rank, out->scheduled_at);
+    tw_say_damage(c, p->a);
+    tw_say_damage(c, p->b);
     return rc;
 }
 
