@@ -357,7 +357,7 @@ double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kin
 /* Is every element covered, and whole at the end of what was compared? Adds to c->v->covers, notes and c->unseen. */
 void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count);
 
-/* ---- facts.c: what is known of a run itself. Where it shows in what the job printed or named, it means nothing. */
+/* ---- run_facts.c: what is known of a run itself. Where it shows in what the job printed or named, it means nothing. */
 /* The seconds since 1970 in which a bare number is a time stamp: of numbers of ten digits almost every fourth lies in this
  * century's first third, and most of those are checksums, seeds and results. */
 struct tw_noise_span {

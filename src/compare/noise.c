@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Printed lines, and names of files, with their noise masked. What is noise is shown, not guessed: first by the facts of the run
- * (facts.c, shape.c), then by the grammar of speeds (grammar.c). Everything else is a result.
+ * (run_facts.c, shape.c), then by the grammar of speeds (grammar.c). Everything else is a result.
  */
 #include "internal.h"
 

@@ -424,7 +424,7 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
     read_data(r, o, run);
 }
 
-/* What tells noise from results in what the job printed (src/compare/facts.c). Runs of older versions lack it. */
+/* What tells noise from results in what the job printed (src/compare/run_facts.c). Runs of older versions lack it. */
 static void read_facts(struct reader *r, json_t *o, struct twin_run *run)
 {
     const json_t *ids = json_object_get(o, "ids");
