@@ -287,6 +287,8 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     } else {
         tw_nonfinite(c, side, n < 2 ? n : 2);
     }
+    if (any)
+        tw_facts(c, side, n);
     if (any && c->unseen.n > 0 && !value)
         tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
     decide(c, side, n, any, any && within && c->tolerance, value);

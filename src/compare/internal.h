@@ -171,6 +171,7 @@ struct tw_stepdiff {
     size_t equal;                 /* matched records with equal contents */
     size_t order;                 /* how many of d are of type ORDER */
     size_t ignored;               /* differences left out by --ignore */
+    size_t reordered;             /* records of the order of parameters that differ: they matter by what follows from them */
     size_t elsewhere;             /* parts of large tensors where the other run recorded other parts: unknown */
     size_t renumbered;            /* equal records of which one run counts another occurrence: threads in another order */
     size_t unread;                /* matched records whose contents only one of the two has */
@@ -256,6 +257,8 @@ struct tw_scan {
     uint32_t scheduled_at;        /* the first of them */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
     uint64_t elsewhere;           /* parts of large tensors that only one of the two recorded in a step */
+    bool reordered;               /* the parameters reached an optimizer in another order, first at step `reordered_at` */
+    uint32_t reordered_at;
 };
 
 int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
@@ -348,6 +351,12 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code
 /* ---- coverage.c: was enough seen to say "same"? Adds to c->unseen. */
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
+
+/* ---- facts.c: what agents noted, where it explains what differs */
+/* The parameters reached an optimizer in another order: named first where what differs may follow from it, else a note. */
+void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw_pair_result *r, struct twin_error *err);
+/* Runs that differ: shared weights, draws before any seed. */
+void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n);
 
 /* ---- whole.c: large tensors that are recorded in parts, in turns */
 /* The other view has parts of the same tensor, but not this one: what it holds there is unknown. */

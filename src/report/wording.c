@@ -61,6 +61,7 @@ static const char *prefix_of(const struct twin_finding *f)
     case TWIN_KIND_MOMENT: return "optimizer state ";
     case TWIN_KIND_HYPER: return "hyperparameter ";
     case TWIN_KIND_FILE: return "tensors in ";
+    case TWIN_KIND_ORDER: return "order of the ";
     case TWIN_KIND_VALUE: return "value ";
     case TWIN_KIND_IN: return "input ";
     case TWIN_KIND_OUT: return "output ";
