@@ -38,6 +38,7 @@ static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a
             if (rc != 0 || s->found) {
                 uint64_t rest = p->a->info->steps - from;
                 s->steps_compared = rest < p->b->info->steps ? rest : p->b->info->steps;
+                s->end = from + s->steps_compared;
                 return rc;
             }
             s->end = from + 1;

@@ -232,7 +232,7 @@ void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
             tw_buf_printf(b, "%s%zu", k ? "," : " ", c->runs[k] + 1);
         tw_buf_puts(b, c->members > 8 ? ",..." : "");
         if (c->parts_at_step < 0)
-            tw_buf_puts(b, c->members > 1 ? " agree" : "");
+            tw_buf_puts(b, c->members < 2 ? "" : c->unsure ? " agree as far as was seen" : " agree");
         else
             tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "", (long long)c->parts_at_step);
     }
