@@ -462,6 +462,7 @@ int64_t tw_noise_step(const char *line);
 /* ---- output.c, files.c: evidence of last resort */
 struct tw_last_resort {
     int64_t shift;                /* in: b's step = a's step + shift, for lines that name their step */
+    bool other_ends;              /* in: arms that end at other steps show other results at their ends */
     struct tw_findings findings;  /* differences that are real */
     struct tw_findings benign;
     struct tw_texts unknown;      /* differences of which it is not known whether they matter */
@@ -480,6 +481,7 @@ struct tw_lines {
     bool ordered;         /* the order of its lines is part of what it says */
     bool whole;           /* both are all that was written by runs that ended: text of one alone counts */
     int64_t shift;
+    bool other_ends;      /* numbers count only in lines that name a step */
 };
 void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last_resort *out);
 /* The finding or the note that says `text` (taken; may be NULL) of a file or a stream. */

@@ -455,6 +455,24 @@ static void claim_noise(struct tw_cmp *c, const struct tw_lines *l, const struct
     tw_free(numbers);
 }
 
+/* Arms that end at other steps: what is printed without a step belongs to an end, and says nothing of the steps that both made. */
+static void drop_stepless(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, struct pairs *pairs, size_t *uneven)
+{
+    size_t kept = 0, dropped = *uneven;
+    for (size_t i = 0; i < pairs->n; i++) {
+        const struct line *x = &a->line[pairs->p[i].a];
+        if (x->masked && tw_noise_step(x->masked) >= 0)
+            pairs->p[kept++] = pairs->p[i];
+        else
+            dropped++;
+    }
+    pairs->n = kept;
+    *uneven = 0;
+    if (dropped > 0)
+        tw_cmp_note(c, "%s: numbers in %zu line%s were not compared, because the arms end at other steps", l->name, dropped,
+                    dropped == 1 ? "" : "s");
+}
+
 void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last_resort *out)
 {
     struct text a, b;
@@ -476,6 +494,8 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
                          tw_cmp_text(c, "%zu line%s of %s only in times, pids, speeds or addresses", noise,
                                      noise == 1 ? " differs" : "s differ", l->name)));
+    if (l->other_ends)
+        drop_stepless(c, l, &a, &numbers, &uneven);
     bool renumbered = arms && l->shift != 0; /* which of its lines mean which of the other arm is not sure */
     if (renumbered && numbers.n > 0)
         uneven += numbers.n;

@@ -168,7 +168,8 @@ static void move_findings(struct tw_cmp *c, struct tw_findings *to, struct tw_fi
 /* Printed lines and files. With differing values they are consequences: only the onset of printed numbers is of use. */
 static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct scans *scans, struct tw_pair_result *r)
 {
-    struct tw_last_resort l = {.shift = c->o->arms ? r->shift : 0};
+    struct tw_last_resort l = {.shift = c->o->arms ? r->shift : 0,
+                               .other_ends = c->o->arms && (c->o->steps_given || (int64_t)a->steps + r->shift != (int64_t)b->steps)};
     tw_output_compare(c, a, b, &l);
     tw_files_compare(c, a, b, &l);
     move_findings(c, &r->benign, &l.benign);
