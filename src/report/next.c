@@ -104,7 +104,8 @@ static void about_a_record(const struct twin_report *r, struct tw_next *n, size_
     bool zooms = r->can_zoom && r->run_count > 1 && !(r->again.scratch && !r->command);
     if (zooms) {
         zoom(r, n, count);
-    } else if (has_job(r) && v->runs < 10 && !r->can_isolate && !r->repeats && !v->against) {
+    } else if (has_job(r) && v->runs < 10 && !r->can_isolate && !r->repeats && !r->shares_files &&
+               !v->against) {
         struct tw_buf *b = add(n, count, r, "check --all --runs 10", "how often?");
         add_options(b, r->again.check);
         add_job(b, r);
@@ -205,6 +206,11 @@ size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
         show_more(r, n, &count);
     if (differs && v->against && v->against->path && has_job(r) && !r->can_isolate)
         save_baseline(r, n, &count);
+    if (differs && r->shares_files && has_job(r) && !v->against) {
+        struct tw_buf *b = add(n, &count, r, "check --fresh-dir", "do they differ in folders of their own, too?");
+        add_options(b, r->again.check);
+        add_job(b, r);
+    }
     if (differs && r->can_isolate && has_job(r)) {
         struct tw_buf *b = add(n, &count, r, "isolate", "why?");
         add_options(b, r->again.isolate);
