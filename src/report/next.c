@@ -127,6 +127,14 @@ static const char *program_of(const struct twin_run_process *p, char out[64])
     return out;
 }
 
+/* One that was found in PATH is most likely the system's (seq, awk), which nobody is to change. */
+static bool is_the_users(const struct twin_run_process *p)
+{
+    const char *argv = p->argv ? p->argv : "";
+    bool path = memchr(argv, '/', strcspn(argv, " ")) != NULL;
+    return path && strncmp(argv, "/usr/", 5) != 0 && strncmp(argv, "/bin/", 5) != 0;
+}
+
 /* Programs that only start others. */
 static bool is_launcher(const char *program)
 {
@@ -147,7 +155,7 @@ static enum programs programs_of(const struct twin_run *run)
         const char *program = program_of(&run->processes[i], name);
         if (strncmp(program, "python", strlen("python")) == 0)
             return PYTHON;
-        if (run->processes[i].armed && program[0] && !is_launcher(program))
+        if (run->processes[i].armed && is_the_users(&run->processes[i]) && !is_launcher(program))
             found = NATIVE;
     }
     return found;
