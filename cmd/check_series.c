@@ -19,6 +19,14 @@
 #define LARGE_BYTES ((uint64_t)1 << 30) /* below that nobody wants to hear of disk space */
 enum { LONG_S = 1800 };
 
+/* A tolerance judges every step that differs, and what it judges by is a sketch. */
+static uint32_t sketch_every(const struct tw_check_args *a)
+{
+    if (a->sketch_every == 0 && a->tolerance)
+        return 1;
+    return (uint32_t)a->sketch_every;
+}
+
 struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm, const char *label)
 {
     const struct tw_check_args *a = &c->args;
@@ -30,7 +38,7 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .agents = true,
         .max_steps = (uint32_t)a->steps,
         .window_last = UINT32_MAX,
-        .sketch_every = (uint32_t)a->sketch_every,
+        .sketch_every = sketch_every(a),
         .lossless = a->lossless,
         .no_telemetry = a->no_telemetry,
         .show_output = a->show_output,
