@@ -240,6 +240,9 @@ static bool does_not_count(const struct tw_diff *d, void *user)
     /* The whole run writes here the file from which the other one goes on: that explains no difference. */
     if (!seam && r->phase == TWIN_PHASE_CHECKPOINT && (d->a == TW_NONE || d->b == TW_NONE))
         return true;
+    /* The order of parameters is recorded at an optimizer's first step, which is another one in each arm. */
+    if (!seam && r->kind == TWIN_KIND_ORDER && (d->a == TW_NONE || d->b == TW_NONE))
+        return true;
     if (!seam)
         return d->a == TW_NONE && leads_there(s, r);
     if (d->a == TW_NONE || d->b == TW_NONE) /* not recorded on one side: unknown */

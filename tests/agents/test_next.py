@@ -30,7 +30,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=.1)
 for step in range(3):
     noise = int.from_bytes(os.urandom(2), "big") if step == 1 else 1
     optimizer.zero_grad()
-    model(torch.randn(8, 4) * noise).pow(2).mean().backward()
+    (model(torch.randn(8, 4)).pow(2).mean() * noise).backward()
     optimizer.step()
 """
 
