@@ -58,3 +58,28 @@ def test_suggestions_after_runs_in_scratch_copies(twinrun, python, work):
     assert pasted.rc == 1 and "aten::" in pasted.out, pasted
     refused = twinrun("zoom", "last~3", "last~2")
     assert refused.rc == 2 and "scratch copy" in refused.err and "--fresh-dir --window" in refused.err, refused
+
+UNSEEDED = """
+import torch
+
+def make():
+    return torch.randn(8, 4)
+
+x = make()
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+for step in range(3):
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_the_line_that_draws_is_the_headline(twinrun, python, work):
+    """Nobody seeded torch: the finding is its generator, and the place is the user's line that drew from it first."""
+    (work / "job.py").write_text(UNSEEDED)
+    done = twinrun("check", "-q", "--github", "--runs", "2", "--", python, "job.py")
+    assert done.rc == 1, done
+    assert "aten::randn   job.py:5 in make" in done.out, done
+    assert "::error file=job.py,line=5," in done.out, done
+    assert "torch was drawn from before any seed was set" in done.out, done
