@@ -57,6 +57,10 @@ struct twin_finding {
     char *site;                /* lines joined by '\n', innermost first; "" when unknown */
     uint32_t occurrence;
     char *text;                /* for outcome, output, file: one line that says it */
+    char *zoom[2];             /* folders, beside those of the runs, of the zoom pair that shows it; NULL: the runs themselves do */
+    char *record, *record_scope; /* of a zoom pair's operation whose output goes by another name: the record's own; NULL: name, scope */
+    enum twin_kind record_kind; /* with record */
+    char *between[2];          /* role unknown: what was last seen whole and equal, and what is known to differ; NULL: not known */
     /* numeric detail; NaN / 0 when not known */
     double rel_l2;             /* relative L2 distance: sketch estimate, or exact when values were kept */
     bool rel_l2_exact;
@@ -87,10 +91,16 @@ struct twin_range {
     uint64_t first, end, of;               /* end <= first: nothing; all 0: a process without steps */
     uint64_t first_b, of_b;                /* the other run's own count of `first`, and of its steps */
     uint64_t records, of_records;          /* of run 1's process: compared, and recorded */
+    bool weights_only;                     /* other numbers of ranks: of each step its updated weights */
     bool whole;                            /* every step and record of both was compared */
 };
 
-struct twin_class { size_t members; size_t *runs; int64_t parts_at_step; /* from the modal class; -1 for it */ };
+struct twin_class {
+    size_t members;
+    size_t *runs;
+    int64_t parts_at_step;                 /* from the modal class; -1 for it */
+    bool unsure;                           /* no difference between its members was found, but not all was compared */
+};
 
 struct twin_compare_options {
     bool steps_given; uint32_t steps;      /* compare only the first steps */

@@ -29,11 +29,13 @@ struct tw_cmp {
     struct twin_verdict *v;
     struct tw_tolerance *tolerance; /* NULL = bit for bit */
     struct tw_texts notes, unseen, armed, unarmed;
+    size_t doubts;                  /* calls of tw_cmp_unseen so far, also those that repeat a text or were quick */
     bool oom;
     bool quick;                     /* only "equal or not" is wanted (classes): no notes, no onsets */
     char label_a[24], label_b[24];  /* "run 1", "run 3": the two runs at hand */
     size_t run_a, run_b;            /* the same as numbers from 0 */
     struct tw_claims claims;
+    const char *zoom[2];            /* while a zoom pair is judged: the names of its folders */
 };
 
 /* ---- compare.c: a verdict before anything is known; the lists of c go to c->v */
@@ -86,6 +88,7 @@ struct tw_pair {
     bool recut;     /* its scan found the same records in other steps */
     int64_t shift;  /* b's step = a's step + shift */
     bool resumed;   /* b goes on inside of a: it need not have a's steps before, nor all behind */
+    bool continued; /* another process of b goes on where this one ends, or before */
 };
 
 int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err);
@@ -99,6 +102,8 @@ bool tw_side_complete(const struct tw_side *s);
 /* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
 bool tw_proc_is_loader(const struct tw_proc *p);
 bool tw_proc_alike(const struct tw_proc *x, const struct tw_proc *y); /* of the same rank and role */
+/* Did it record more than the states of its generators and its settings? A launcher that seeded itself did not. */
+bool tw_proc_computes(struct tw_proc *p);
 /* Must the steps of the two add up? True for trainers and their children, not for loader workers. */
 bool tw_pair_steps(const struct tw_pair *p);
 bool tw_side_stopped(const struct tw_side *s); /* by us: only the overlap counts */
@@ -113,6 +118,7 @@ struct tw_rec {
     struct twin_digest digest;
     uint32_t step, seq, occurrence, series, layout, flags, thread;
     uint8_t phase, kind;
+    uint64_t whole;               /* with TWIN_REC_PART: elements of the tensor */
     struct twin_stats stats;
     size_t sketch;                /* index in the view's sketches + 1; 0 = none */
     size_t link, link_count;      /* in the view's links */
@@ -167,6 +173,7 @@ struct tw_stepdiff {
     size_t equal;                 /* matched records with equal contents */
     size_t order;                 /* how many of d are of type ORDER */
     size_t ignored;               /* differences left out by --ignore */
+    size_t reordered;             /* records of the order of parameters that differ: they matter by what follows from them */
     size_t elsewhere;             /* parts of large tensors where the other run recorded other parts: unknown */
     size_t renumbered;            /* equal records of which one run counts another occurrence: threads in another order */
     size_t unread;                /* matched records whose contents only one of the two has */
@@ -197,6 +204,21 @@ int tw_cause_class(uint8_t phase, uint8_t kind);
 size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 const char *tw_layer(enum twin_phase phase, enum twin_kind kind);
 
+/* Can an earlier record of the same step be something that this one was made from? Without links, a guess on the safe side. */
+bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const struct tw_rec *r);
+
+/* ---- origin.c: what may be called an origin */
+/* Does the record cover fewer elements than the tensor has, or none? */
+bool tw_rec_in_part(const struct tw_view *v, const struct tw_rec *r);
+bool tw_rec_hidden(const struct tw_view *v, const struct tw_rec *r); /* and no record of the view shows the whole tensor */
+/* Were the weights that a step left recorded, other than in samples? */
+bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step);
+/* "gradient table of step 3", "aten::addmm of step 3" */
+char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r);
+/* f was made of x and is called an origin: is everything that it is made from known to be equal? Else its role becomes unknown. */
+int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
+                    struct twin_error *err);
+
 /* ---- finding.c */
 struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type, enum twin_phase phase, enum twin_kind kind);
 struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b);
@@ -204,6 +226,8 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
 void tw_finding_clear(struct twin_finding *f);
 void tw_finding_free(struct twin_finding *f);
 void tw_finding_set(struct tw_cmp *c, char **field, char *owned); /* replaces a string of a finding */
+/* Its role is not known: what made it lies between these two. Takes both texts. */
+void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, char *to);
 /* Relative L2 distance of two records: exact for single elements, else estimated from sketches; NaN when neither. */
 double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b,
                        double *absolute, bool *exact);
@@ -252,6 +276,8 @@ struct tw_scan {
     uint32_t scheduled_at;        /* the first of them */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
     uint64_t elsewhere;           /* parts of large tensors that only one of the two recorded in a step */
+    bool reordered;               /* the parameters reached an optimizer in another order, first at step `reordered_at` */
+    uint32_t reordered_at;
 };
 
 int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
@@ -260,6 +286,9 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
  * do not count. Sets out->found. 0 or an error. */
 int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
                   void *user, struct tw_scan *out, struct twin_error *err);
+/* What was equal in a step before one of its differences: a sentence part, and how many records that were. */
+void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
+                     int64_t shift, char **text, uint64_t *records);
 void tw_scan_free(struct tw_scan *s);
 /* Differences of one step after --ignore and the idle-generator rule; views and diff are the caller's to free. */
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
@@ -291,6 +320,8 @@ struct tw_place {
     size_t weights, known;        /* that b starts with; of these a has some of the same names */
 };
 int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out, struct twin_error *err);
+/* Does b begin with the weights that a had before its step k? False where that is not known. One step of each is read. */
+bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k);
 /* Compares the seam: a's end of step K-1 and its step K with b's start and step 0. */
 int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out, struct twin_error *err);
 /* Arms of different world size: only rank 0's weights can be compared. */
@@ -309,6 +340,9 @@ int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count, 
 void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_scan *scans,
                        size_t count, bool differs);
 void tw_ranges_free(struct twin_range *r, size_t n);
+/* What a run did not record at all, of what it says that there is: lost calls, silent ranks. other: NULL, or a run that
+ * may have recorded them. */
+void tw_account_side(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other, bool differs);
 
 /* ---- pair.c: two runs */
 struct tw_pair_result {
@@ -345,7 +379,15 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
 
+/* ---- facts.c: what agents noted, where it explains what differs */
+/* The parameters reached an optimizer in another order: named first where what differs may follow from it, else a note. */
+void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw_pair_result *r, struct twin_error *err);
+/* Runs that differ: shared weights, draws before any seed. */
+void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n);
+
 /* ---- whole.c: large tensors that are recorded in parts, in turns */
+/* A part (TWIN_REC_PART) whose tensor the view's parts do not cover whole. */
+bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r);
 /* The other view has parts of the same tensor, but not this one: what it holds there is unknown. */
 bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const struct tw_view *other);
 /* How much of the weights, or of the optimizer's state, a step's records hold, of 1. */
@@ -389,6 +431,8 @@ void tw_evidence_line(struct twin_evidence *e, const char *file, size_t line);
 void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const struct tw_rec *r);
 /* The same of a record that a link names; without a digest when its step is not loaded. */
 void tw_evidence_link(struct twin_evidence *e, const struct tw_view *v, uint64_t link);
+void tw_claims_equal(struct tw_cmp *c, const struct tw_scan *s); /* what a scan lists as equal */
+void tw_claims_append(struct tw_cmp *c);                         /* moves c->claims behind those that c->v has already */
 void tw_claims_free(struct twin_claim *claim, size_t n);
 
 /* ---- tolerance.c */

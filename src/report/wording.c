@@ -61,6 +61,7 @@ static const char *prefix_of(const struct twin_finding *f)
     case TWIN_KIND_MOMENT: return "optimizer state ";
     case TWIN_KIND_HYPER: return "hyperparameter ";
     case TWIN_KIND_FILE: return "tensors in ";
+    case TWIN_KIND_ORDER: return "order of the ";
     case TWIN_KIND_VALUE: return "value ";
     case TWIN_KIND_IN: return "input ";
     case TWIN_KIND_OUT: return "output ";
@@ -138,7 +139,7 @@ static void two_values(struct tw_buf *b, double x, double y)
         if (strcmp(p, q) != 0)
             break;
     }
-    tw_buf_printf(b, "%s against %s", p, q);
+    tw_buf_printf(b, "%s -> %s", p, q);
 }
 
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
@@ -170,6 +171,16 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
     }
     if (f->changed_known && f->elements > 1)
         tw_buf_puts(b, " (in the reruns of the zoom)");
+}
+
+void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
+{
+    if (f->role != TWIN_ROLE_UNKNOWN || !f->between[0] || !f->between[1])
+        return;
+    tw_buf_puts(b, "unknown: it was made between ");
+    tw_say_safe(b, f->between[0], 240);
+    tw_buf_puts(b, " and ");
+    tw_say_safe(b, f->between[1], 240);
 }
 
 void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
@@ -231,7 +242,7 @@ void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
             tw_buf_printf(b, "%s%zu", k ? "," : " ", c->runs[k] + 1);
         tw_buf_puts(b, c->members > 8 ? ",..." : "");
         if (c->parts_at_step < 0)
-            tw_buf_puts(b, c->members > 1 ? " agree" : "");
+            tw_buf_puts(b, c->members < 2 ? "" : c->unsure ? " agree as far as was seen" : " agree");
         else
             tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "", (long long)c->parts_at_step);
     }
