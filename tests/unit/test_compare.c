@@ -283,7 +283,7 @@ static void resumed_arm(void **state)
     twin_verdict_free(v);
 }
 
-/* An optimizer says the order of its parameters in its first step: a resumed run says it again, and may say another one. */
+/* An optimizer says the order of its parameters in its first step: a resumed run says it again. */
 static void order_of_parameters_after_a_seam(void **state)
 {
     (void)state;
@@ -300,10 +300,7 @@ static void order_of_parameters_after_a_seam(void **state)
             part.order = other ? 2 : 1;
             struct synth *b = synth_train_run("resumed", &part);
             struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
-            if (other)
-                expect_first(v, (uint32_t)k, TWIN_PHASE_OPTIMIZER, TWIN_KIND_ORDER, "parameters[0]");
-            else
-                expect_outcome(v, TWIN_SAME);
+            expect_outcome(v, TWIN_SAME); /* another order is none by itself: what it makes of the values counts */
             twin_verdict_free(v);
             synth_free(a);
             synth_free(b);
