@@ -31,7 +31,9 @@ static const struct tw_option options[] = {
      FIELD(postmortem)},
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Kind", "one run or several, compared with the first one, as one HTML file with pictures that opens offline",
      FIELD(html)},
-    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
+     "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
+     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison", "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"output", 0, TW_OPT_FILE, "FILE", NULL, "Output", "write the document into FILE, not to stdout", FIELD(output)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
@@ -252,7 +254,11 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
         }
         if (v->outcome == TWIN_DIFFER && v->first) {
             struct twin_signature s = tw_known_signature(v->first, same ? "same" : "two");
+            char **settings = NULL;
+            s.setting_count = tw_known_settings(runs[0], &settings);
+            s.settings = settings;
             tw_known_look_up(home, &s, &known);
+            tw_known_settings_free(settings, s.setting_count);
             x.hint = known.hint;
             x.hint_count = known.count;
         }

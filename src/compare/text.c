@@ -95,12 +95,29 @@ bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kin
         return false;
     char full[1024];
     snprintf(full, sizeof full, "%s/%s/%s", twin_phase_name(phase), twin_kind_name(kind), name);
-    for (size_t i = 0; i < c->o->ignore_count; i++)
-        if (tw_glob(c->o->ignore[i], full) || tw_glob(c->o->ignore[i], name))
+    for (size_t i = 0; i < c->o->ignore_count; i++) {
+        const char *pattern = c->o->ignore[i];
+        if (tw_starts(pattern, "line:"))
+            continue;
+        if (tw_starts(pattern, "file:")) {
+            if (kind == TWIN_KIND_FILE && tw_glob(pattern + 5, name))
+                return true;
+        } else if (tw_glob(pattern, full) || tw_glob(pattern, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_note(const struct twin_verdict *v, const char *text)
+{
+    for (size_t i = 0; i < v->note_count; i++)
+        if (strcmp(v->notes[i], text) == 0)
             return true;
     return false;
 }
 
+/* What the reruns of a zoom say that the runs have said already is left out. */
 void tw_cmp_append_notes(struct tw_cmp *c)
 {
     struct twin_verdict *v = c->v;
@@ -111,7 +128,10 @@ void tw_cmp_append_notes(struct tw_cmp *c)
     }
     v->notes = grown;
     for (size_t i = 0; i < c->notes.n; i++) {
-        v->notes[v->note_count++] = c->notes.s[i];
+        if (has_note(v, c->notes.s[i]))
+            tw_free(c->notes.s[i]);
+        else
+            v->notes[v->note_count++] = c->notes.s[i];
         c->notes.s[i] = NULL;
     }
     c->notes.n = 0;

@@ -99,6 +99,16 @@ void synth_file(struct synth *s, const char *path, const char *contents)
     f->path = (char *)path;
     f->bytes = strlen(contents);
     sha(contents, f->sha256);
+    if (strlen(contents) > 0 && tw_ends(path, ".log")) { /* the launcher keeps text */
+        static char kept[32][16];
+        char folder[400], copy[500];
+        size_t n = s->run.file_count - 1;
+        snprintf(kept[n], sizeof kept[n], "files/%zu", n);
+        snprintf(folder, sizeof folder, "%s/files", s->dir);
+        snprintf(copy, sizeof copy, "%s/%s", s->dir, kept[n]);
+        must(tw_mkdirs(folder, NULL) == 0 && tw_write_file_atomic(copy, contents, strlen(contents), NULL) == 0, "write");
+        f->kept = kept[n];
+    }
 }
 
 struct twin_run *synth_run(struct synth *s)
@@ -325,6 +335,8 @@ void synth_train(struct synth_model *m, struct twin_writer *w)
             m->shuffled = draw(m);
             put_state(m, w, TWIN_PHASE_RNG, "RandomSampler.__iter__");
         }
+        if (m->order != 0 && step == m->start)
+            put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_ORDER, .name = "parameters[0]", .scope = "SGD"}, &m->order, 1);
         one_step(m, w, step);
         if (m->die_at && step == m->die_at)
             return;

@@ -125,6 +125,12 @@ static void range_text(void **state)
     r[0].of_b = 288;
     v.records_compared = 39000;
     first_line(&v, "SAME    steps 12 to 299 of 300 compared, 39,000 of 41,220 records, bit for bit, in 3 runs");
+    r[0] = (struct twin_range){.process = (char *)"main", .number_a = 1, .number_b = 1, .end = 300, .of = 300, .of_b = 400};
+    v.records_compared = v.records_a; /* run 1 was cut by the user, the other went on */
+    first_line(&v, "SAME    steps 0 to 299 of 400 compared, 41,220 records, bit for bit, in 3 runs");
+    v.records_compared = 39000;
+    r[0].of_b = 288;
+    r[0].first = 12;
     r[0].end = 13;
     first_line(&v, "SAME    step 12 of 300 compared, 39,000 of 41,220 records, bit for bit, in 3 runs");
     r[0].first = 0;
@@ -210,6 +216,8 @@ static void what_a_job_can_show(void **state)
     assert_next(&v, "import twinrun; twinrun.record(");
     one.argv = (char *)"./montecarlo 1000";
     assert_next(&v, "twin_record(...)");
+    one.argv = (char *)"seq 1 100";
+    assert_next(&v, "twinrun.record (Python) or twin_record");
     one.argv = (char *)"/bin/sh -c ./all.sh";
     assert_next(&v, "twinrun.record (Python) or twin_record");
     one.argv = NULL;
