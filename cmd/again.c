@@ -140,10 +140,29 @@ static void add_assignment(struct tw_buf *b, const char *assignment)
     tw_free(quoted);
 }
 
+/* Was it a shell that started us? Another program (a test, a scheduler) sets variables for reasons
+ * of its own, and nobody typed them. */
+static bool started_by_a_shell(void)
+{
+    static const char *const shells[] = {"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "busybox", NULL};
+    char path[64];
+    char *name = NULL;
+    size_t n = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
+    if (tw_read_file(path, 64, &name, &n, NULL) != 0)
+        return false;
+    name[strcspn(name, "\n")] = '\0';
+    for (size_t i = 0; shells[i] && !found; i++)
+        found = strcmp(name, shells[i]) == 0;
+    tw_free(name);
+    return found;
+}
+
 /*
  * What was set in front of the command is lost with it. The shell that started us shows the
  * variables that it began with; what we have and it had not was set there, or exported since, and
- * to say that again does no harm. Where the shell cannot be asked, nothing is said.
+ * to say that again does no harm. Where there is no shell, or it cannot be asked, nothing is said.
  */
 static char *environment_again(bool runs_the_job)
 {
@@ -154,7 +173,7 @@ static char *environment_again(bool runs_the_job)
     size_t n = 0;
     tw_buf_puts(&b, "");
     snprintf(path, sizeof path, "/proc/%d/environ", (int)getppid());
-    if (tw_read_file(path, (size_t)4 << 20, &block, &n, NULL) == 0 && n > 0)
+    if (started_by_a_shell() && tw_read_file(path, (size_t)4 << 20, &block, &n, NULL) == 0 && n > 0)
         for (char **e = environ; *e; e++)
             if (decides(*e, runs_the_job) && strchr(*e, '=') && !holds(block, n, *e))
                 add_assignment(&b, *e);
