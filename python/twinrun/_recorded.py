@@ -8,6 +8,7 @@ sizes are capped, and no path leads out of a run folder.
 import fnmatch
 import json
 import os
+import re
 from collections import defaultdict, namedtuple
 
 from . import _lines
@@ -269,6 +270,9 @@ def part_elsewhere(d, x, y, step_a, step_b):
     )
 
 
+PART_OF = re.compile(r"\[[0-9]+:[0-9]+\]$")
+
+
 class Rules:
     """Which records a claim of equality may leave out. Only what the claim names is left out."""
 
@@ -282,12 +286,13 @@ class Rules:
     def allows(self, d, x, y, step_a, step_b):
         r = d.a or d.b
         phase, kind, name = r.key[:3]
-        full = "%s/%s/%s" % (
+        before = "%s/%s/" % (
             PHASES[phase] if phase < len(PHASES) else "?",
             KINDS[kind] if kind < len(KINDS) else "?",
-            name,
         )
-        if any(fnmatch.fnmatchcase(full, p) or fnmatch.fnmatchcase(name, p) for p in self.ignore):
+        whole = PART_OF.sub("", name)  # a pattern that names a large tensor means its parts, too
+        names = (name, whole, before + name, before + whole)
+        if any(fnmatch.fnmatchcase(n, p) for n in names for p in self.ignore):
             return True
         if "order-of-parameters" in self.words and kind == ORDER and d.type == "value":
             return True

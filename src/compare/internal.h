@@ -54,6 +54,9 @@ void tw_cmp_note(struct tw_cmp *c, const char *format, ...) __attribute__((forma
 void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Makes room for one more element in a growing array; false (and oom) when it cannot. */
 bool tw_cmp_room(struct tw_cmp *c, void *array_pointer, size_t count, size_t *room, size_t element_bytes);
+/* Does a pattern of --ignore or of a tolerance rule mean this record? It may name the phase and the
+ * kind, and of a large tensor that is recorded in parts ("fc.weight[0:4096]") the tensor alone. */
+bool tw_pattern_fits(const char *pattern, const char *phase, const char *kind, const char *name);
 /* True when "phase/kind/name", or the bare name, matches one of the --ignore patterns. */
 bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind, const char *name);
 

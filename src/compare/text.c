@@ -89,12 +89,40 @@ void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...)
     va_end(ap);
 }
 
+/* How much of "fc.weight[0:4096]", a part of a large tensor, is the tensor's own name. */
+static size_t tensor_name_length(const char *name)
+{
+    size_t n = strlen(name), at = n;
+    const char *digits = "0123456789";
+    if (n == 0 || name[n - 1] != ']')
+        return n;
+    while (at > 0 && name[at - 1] != '[')
+        at--;
+    size_t first = strspn(name + at, digits), end = 0;
+    if (at > 0 && first > 0 && name[at + first] == ':')
+        end = strspn(name + at + first + 1, digits);
+    bool is_part = end > 0 && at + first + 1 + end == n - 1;
+    return is_part ? at - 1 : n;
+}
+
+bool tw_pattern_fits(const char *pattern, const char *phase, const char *kind, const char *name)
+{
+    char full[1024], whole[1024];
+    snprintf(full, sizeof full, "%s/%s/%s", phase, kind, name);
+    if (tw_glob(pattern, full) || tw_glob(pattern, name))
+        return true;
+    size_t n = tensor_name_length(name);
+    if (name[n] == '\0')
+        return false;
+    snprintf(whole, sizeof whole, "%.*s", (int)n, name);
+    snprintf(full, sizeof full, "%s/%s/%s", phase, kind, whole);
+    return tw_glob(pattern, full) || tw_glob(pattern, whole);
+}
+
 bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind, const char *name)
 {
     if (c->o->ignore_count == 0)
         return false;
-    char full[1024];
-    snprintf(full, sizeof full, "%s/%s/%s", twin_phase_name(phase), twin_kind_name(kind), name);
     for (size_t i = 0; i < c->o->ignore_count; i++) {
         const char *pattern = c->o->ignore[i];
         if (tw_starts(pattern, "line:"))
@@ -102,7 +130,7 @@ bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kin
         if (tw_starts(pattern, "file:")) {
             if (kind == TWIN_KIND_FILE && tw_glob(pattern + 5, name))
                 return true;
-        } else if (tw_glob(pattern, full) || tw_glob(pattern, name)) {
+        } else if (tw_pattern_fits(pattern, twin_phase_name(phase), twin_kind_name(kind), name)) {
             return true;
         }
     }

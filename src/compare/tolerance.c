@@ -173,10 +173,8 @@ int twin_tolerance_check(const char *path, struct twin_error *err)
 
 struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *phase, const char *kind, const char *name)
 {
-    char full[1024];
-    snprintf(full, sizeof full, "%s/%s/%s", phase, kind, name);
     for (size_t i = 0; i < t->n; i++) /* the first that fits: special rules come before general ones */
-        if (tw_glob(t->rule[i].pattern, full) || tw_glob(t->rule[i].pattern, name))
+        if (tw_pattern_fits(t->rule[i].pattern, phase, kind, name))
             return &t->rule[i];
     return NULL;
 }

@@ -210,6 +210,25 @@ static void a_longer_arm_has_no_whole_end(void **state)
     twin_verdict_free(v);
 }
 
+/* Whoever names a tensor means all of it: the parts are our way to record it. */
+static void a_pattern_that_names_the_tensor_covers_its_parts(void **state)
+{
+    (void)state;
+    const struct job a = {.steps = 12, .whole = 2};
+    struct job b = a;
+    b.bad_step = 3;
+    b.bad = 9;
+    const char *const names_it = "optimizer/weight/weight", *const names_another = "weigh";
+    struct twin_compare_options o = {.ignore = &names_it, .ignore_count = 1};
+    struct twin_verdict *v = verdict_of(&a, &b, &o);
+    assert_int_not_equal(v->outcome, TWIN_DIFFER);
+    twin_verdict_free(v);
+    o.ignore = &names_another;
+    v = verdict_of(&a, &b, &o);
+    expect_outcome(v, TWIN_DIFFER);
+    twin_verdict_free(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_tensor_that_one_run_lacks_is_a_difference),
         cmocka_unit_test(a_resumed_arm_is_found_by_parts),
         cmocka_unit_test(a_longer_arm_has_no_whole_end),
+        cmocka_unit_test(a_pattern_that_names_the_tensor_covers_its_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
