@@ -7,6 +7,7 @@ between its conversions stand, in order, in one line of an expectation.
 
     python tests/truth/sentences.py        # table: sentence, place, test
 """
+
 import re
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ LEAST = 12  # letters that a sentence has; less is a unit, a mark or a name
 
 
 def strings(text, call):
-    """(position, string) of the literals in each call of a function; neighbours are joined as C does."""
+    """(position, string) of the literals in each call of a function, joined as C joins them."""
     for m in re.finditer(re.escape(call) + r"\(", text):
         depth, at = 1, m.end()
         while depth and at < len(text):
@@ -48,7 +49,10 @@ def sentences():
             for call in calls:
                 for at, s in strings(text, call):
                     words = [w for w in pieces(s) if re.search("[a-z]{2}", w)]
-                    if sum(len(re.findall("[A-Za-z]", w)) for w in words) >= LEAST and " " in s.strip():
+                    if (
+                        sum(len(re.findall("[A-Za-z]", w)) for w in words) >= LEAST
+                        and " " in s.strip()
+                    ):
                         line = text.count("\n", 0, at) + 1
                         out.setdefault(s, "%s:%d" % (path.relative_to(ROOT), line))
     return out
