@@ -79,6 +79,17 @@ struct twin_gap_range { int32_t rank; uint32_t first_step, last_step; uint64_t r
 
 struct twin_onset { char *what; enum twin_phase phase; enum twin_kind kind; uint32_t step; };   /* when each kind first parts */
 
+/* What of one process was compared. Steps are counted as run 1 counts them: [first, end), of the `of` that it made. */
+struct twin_range {
+    int32_t rank;
+    char *process;                         /* role: "main", "child 1" */
+    size_t number_a, number_b;             /* which process of this rank and role, from 1, in run 1 and in the other */
+    uint64_t first, end, of;               /* end <= first: nothing; all 0: a process without steps */
+    uint64_t first_b, of_b;                /* the other run's own count of `first`, and of its steps */
+    uint64_t records, of_records;          /* of run 1's process: compared, and recorded */
+    bool whole;                            /* every step and record of both was compared */
+};
+
 struct twin_class { size_t members; size_t *runs; int64_t parts_at_step; /* from the modal class; -1 for it */ };
 
 struct twin_compare_options {
@@ -168,6 +179,7 @@ struct twin_verdict {
     uint64_t lost_records;
     double overhead_ratio;                 /* largest over runs; NaN when not known */
     int64_t shift; bool shift_found;
+    struct twin_range *ranges; size_t range_count; /* of the comparison of which least was compared; rank by rank */
     char **notes; size_t note_count;
     struct twin_transplant *transplant;    /* NULL: none */
     enum twin_replay replay;               /* of the zoom's suspect */

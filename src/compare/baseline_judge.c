@@ -321,6 +321,7 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
     if (rc != 0)
         return rc;
     uint64_t n = common_steps(j, p, q), unknown = 0;
+    cover->end = n;
     bool named = false, all = n == p->steps && n == q->info->steps && tw_side_complete(j->side) && !j->c->o->steps_given;
     for (size_t i = 0; rc == 0 && i < p->spans; i++) {
         const struct tw_bl_span *then = &p->span[i];

@@ -59,6 +59,27 @@ static void adopt_benign(struct tw_cmp *c, struct tw_pair_result *r)
     }
 }
 
+static uint64_t steps_in(const struct twin_range *r, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += r[i].end - r[i].first;
+    return sum;
+}
+
+/* Of several comparisons the verdict shows the range of the one that it describes, or of the one in which least was compared. */
+static void adopt_ranges(struct twin_verdict *v, struct tw_pair_result *r, bool described)
+{
+    bool fewer = steps_in(r->ranges, r->range_count) < steps_in(v->ranges, v->range_count);
+    if (v->ranges && !described && (v->first || !fewer))
+        return;
+    tw_ranges_free(v->ranges, v->range_count);
+    v->ranges = r->ranges;
+    v->range_count = r->range_count;
+    r->ranges = NULL;
+    r->range_count = 0;
+}
+
 /* ---- classes */
 
 struct classes { size_t *of; size_t *representative; size_t n; }; /* class of each run; first run of each class */
@@ -251,6 +272,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
             v->unjudged |= r.unknown.n > 0;
         }
         adopt_benign(c, &r);
+        adopt_ranges(v, &r, i == detailed);
         tw_pair_result_free(&r);
     }
     int rc = classify(c, side, n, differs, k, err);

@@ -12,27 +12,50 @@
 #define RESULTS (BIT(TWIN_PHASE_FORWARD) | BIT(TWIN_PHASE_BACKWARD) | BIT(TWIN_PHASE_OPTIMIZER) | BIT(TWIN_PHASE_KERNEL))
 #define INPUTS (BIT(TWIN_PHASE_DATA) | BIT(TWIN_PHASE_KERNEL))
 
-struct kinds { const struct tw_cmp *c; struct tw_proc *p; uint32_t inputs, results, values; size_t records, unread, ignored; };
+struct kinds {
+    const struct tw_cmp *c;
+    struct tw_proc *p;
+    uint64_t first, end;                /* steps that were compared: [first, end) */
+    bool tail;                          /* and what came after the last one */
+    uint32_t inputs, results, values;
+    size_t unread, ignored;
+    size_t out_of_equal;                /* of the ignored ones: those of steps that are equal as a whole */
+    const struct tw_scan *scan;
+    size_t next;                        /* in scan->shared */
+};
 
-/* What a process ever showed. Values of the job's own (twin_record) stand for inputs and results alike: it chose them. */
+static bool was_compared(const struct kinds *k, uint32_t step)
+{
+    bool after_the_last = step >= k->p->info->steps;
+    return after_the_last ? k->tail : k->first <= step && step < k->end;
+}
+
+/* What a process showed, where it was compared. Values of the job's own (twin_record) stand for inputs and results alike: it
+ * chose them. Every record is looked at: one that could not be read may be the last. */
 static int look(void *user, const struct twin_trace_record *r)
 {
     struct kinds *k = user;
     const struct twin_series *s = twin_trace_series(k->p->trace, r->series);
+    if (!was_compared(k, r->step))
+        return 0;
     k->unread += (r->flags & TWIN_REC_UNOBSERVED) != 0;
     if (r->flags & TWIN_REC_UNOBSERVED || s->phase >= TWIN_PHASE_COUNT)
         return 0;
     if (BIT(s->phase) & INPUTS)
         k->inputs |= BIT(s->phase); /* also one that --ignore names: whoever names it answers for it */
     if (k->c->o->ignore_count && tw_cmp_ignored(k->c, s->phase, s->kind, twin_trace_string(k->p->trace, s->name))) {
+        const struct tw_scan *scan = k->scan;
+        while (k->next + 1 < scan->shares && scan->shared[k->next].step < r->step)
+            k->next++;
         k->ignored++;
-        return ++k->records, 0;
+        k->out_of_equal += scan->shares == 0 || scan->shared[k->next].step != r->step;
+        return 0;
     }
     if (s->kind == TWIN_KIND_VALUE)
         k->values |= BIT(s->phase);
     else if (BIT(s->phase) & RESULTS && s->kind != TWIN_KIND_HYPER)
         k->results |= BIT(s->phase);
-    return ++k->records > 200000 && k->c->o->ignore_count == 0; /* enough to know what kinds there are */
+    return 0;
 }
 
 struct holes { size_t inputs, results, unknown; uint32_t first_input, first_result; };
@@ -43,24 +66,41 @@ static void count_hole(size_t *count, uint32_t *first, size_t step)
         *first = (uint32_t)step;
 }
 
+/* What a step shows in both runs: all of it where its hashes are equal, else what both have of it. *next: in s->shared. */
+static struct tw_shared shared_in(const struct tw_scan *s, const struct tw_steps *t, const struct kinds *k, size_t step,
+                                  size_t *next)
+{
+    const struct tw_step_entry *e = &t->step[step];
+    while (*next < s->shares && s->shared[*next].step < step)
+        ++*next;
+    if (*next < s->shares && s->shared[*next].step == step)
+        return s->shared[*next];
+    return (struct tw_shared){.records = e->records, .phases = e->phases & (INPUTS | k->results | k->values | BIT(TWIN_PHASE_FORWARD)),
+                              .values = (uint16_t)(e->phases & k->values)};
+}
+
 /* A step without a forward pass of its own (the second optimizer of an iteration) needs no batch of its own. */
-static struct holes find_holes(const struct tw_steps *t, size_t n, const struct kinds *k)
+static struct holes find_holes(struct tw_scan *s, const struct tw_steps *t, const struct kinds *k)
 {
     struct holes h = {0};
     bool inputs_before = false;
-    for (size_t i = 0; i < n && i < t->n; i++) {
+    size_t next = 0;
+    for (size_t i = 0; i < k->end && i < t->n; i++) {
         const struct tw_step_entry *e = &t->step[i];
+        const bool counts = i >= k->first;
         if (!e->known) {
-            h.unknown += !t->sampled;
+            h.unknown += counts;
             continue;
         }
-        bool own = e->phases & k->values, inputs = e->phases & INPUTS;
-        bool forward = e->phases & BIT(TWIN_PHASE_FORWARD);
-        if (!own && !(inputs || (inputs_before && !forward)))
+        const struct tw_shared x = shared_in(s, t, k, i, &next);
+        /* Where the numbers of ranks differ, so do the batches: only weights are compared. */
+        bool own = x.values != 0, inputs = x.phases & INPUTS || s->weights_only, forward = x.phases & BIT(TWIN_PHASE_FORWARD);
+        if (counts && !own && !(inputs || (inputs_before && !forward)))
             count_hole(&h.inputs, &h.first_input, i);
-        if (!own && !(e->phases & RESULTS & (k->results | k->values)))
+        if (counts && !own && !(x.phases & RESULTS & (k->results | k->values)))
             count_hole(&h.results, &h.first_result, i);
         inputs_before |= inputs;
+        s->records += counts ? x.records : 0;
     }
     return h;
 }
@@ -83,61 +123,87 @@ static void say_holes(struct tw_cmp *c, const struct tw_proc *p, const struct ho
         tw_cmp_unseen(c, "%zu of %zu steps%s lie in damaged bytes", h->unknown, n, where);
 }
 
+/* Records of the process that belong to no finished step. */
+static uint64_t records_of_tail(const struct tw_scan *s, const struct tw_steps *t)
+{
+    uint64_t all = 0, stored = s->pair->a->info->records;
+    for (size_t i = 0; i < t->n; i++)
+        all += t->step[i].records;
+    return stored > all ? stored - all : 0;
+}
+
 /* A process that has steps. Adds up the records that were compared. */
-static void stepping(struct tw_cmp *c, const struct tw_scan *s, const struct kinds *k)
+static void stepping(struct tw_cmp *c, struct tw_scan *s, const struct kinds *k)
 {
     struct tw_steps t;
-    size_t n = (size_t)s->steps_compared, skipped = s->shift < 0 ? (size_t)-s->shift : 0;
     if (tw_steps_load(c, s->pair->a, &t, NULL) != 0)
         return;
-    for (size_t i = skipped; i < skipped + n && i < t.n; i++)
-        c->v->records_compared += t.step[i].records;
-    if (skipped + n == t.n && !c->o->steps_given) { /* and what came after the last step */
-        uint64_t all = 0, stored = s->pair->a->info->records + s->pair->a->info->dropped;
-        for (size_t i = 0; i < t.n; i++)
-            all += t.step[i].records;
-        c->v->records_compared += stored > all && !t.sampled ? stored - all : 0;
-    }
-    struct holes h = find_holes(&t, skipped + n, k);
-    say_holes(c, s->pair->a, &h, n);
-    if (t.sampled)
-        tw_cmp_note(c, "rank %d: what was seen was checked at 1,024 of %zu steps", s->pair->a->rank, t.n);
+    struct holes h = find_holes(s, &t, k);
+    if (s->tail_seen)
+        s->records += s->shares && c->o->arms ? s->shared[s->shares - 1].records : records_of_tail(s, &t);
+    say_holes(c, s->pair->a, &h, (size_t)(k->end - k->first));
+    if (t.n < k->end)
+        tw_cmp_unseen(c, "rank %d: whether inputs and results were seen, for more than the first %zu of %llu steps", s->pair->a->rank,
+                      t.n, (unsigned long long)k->end);
     tw_steps_free(&t);
 }
 
-void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_scan *scans, size_t count)
+/* Records of a job without steps count as one step. What only one of two arms has was not compared. */
+static void as_one(struct tw_cmp *c, struct tw_scan *s, struct kinds *k)
 {
-    bool inputs = false, results = false, own = false, as_one = side->steps == 0;
-    size_t ignored = 0;
+    const struct tw_shared *tail = s->tail_seen && s->shares ? &s->shared[s->shares - 1] : NULL;
+    s->records = k->p->info->records;
+    if (!c->o->arms || !tail)
+        return;
+    s->records = tail->records;
+    k->inputs &= tail->phases;
+    k->results &= tail->phases;
+    k->values &= tail->values;
+}
+
+static bool is_stepping(const struct tw_scan *s)
+{
+    return tw_pair_steps(s->pair) && s->end > s->first && !s->recut;
+}
+
+void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count)
+{
+    bool inputs = false, results = false, own = false, one = side->steps == 0;
+    size_t ignored = 0, equal = 0;
     for (size_t i = 0; i < count; i++) {
-        struct kinds k = {.c = c, .p = scans[i].pair->a};
+        struct tw_scan *s = &scans[i];
+        const bool by_step = is_stepping(s), all = s->recut || (!by_step && s->pair->a->info->steps == 0);
+        struct kinds k = {.c = c, .p = s->pair->a, .scan = s, .first = s->first,
+                          .end = s->recut ? UINT64_MAX : s->end};
+        k.tail = s->tail_seen || all;
         twin_trace_walk(k.p->trace, look, NULL, &k, NULL);
+        if (by_step)
+            stepping(c, s, &k);
+        else if (all)
+            as_one(c, s, &k);
         inputs |= k.inputs || k.values;
         results |= k.results || k.values;
         ignored += k.ignored;
+        equal += k.out_of_equal;
         own |= k.values != 0;
-        as_one |= scans[i].recut;
+        one |= s->recut;
         if (k.unread)
             tw_cmp_unseen(c, "%zu records of rank %d whose contents could not be read", k.unread, k.p->rank);
-        if (scans[i].tail_unknown && !scans[i].pair->auxiliary)
+        if (s->tail_unknown && (!s->pair->auxiliary || tw_pair_steps(s->pair)))
             tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", k.p->rank, tw_proc_role(k.p));
-        bool by_step = k.p->info->steps > 0 && scans[i].steps_compared > 0 && !scans[i].recut;
-        if (by_step && !scans[i].pair->auxiliary)
-            stepping(c, &scans[i], &k);
-        else
-            c->v->records_compared += k.p->info->records;
+        c->v->records_compared += s->records;
     }
     if (count == 0) {
         tw_cmp_unseen(c, "everything: no process of the job left a record");
         return;
     }
-    if (as_one && !inputs)
+    if (one && !inputs)
         tw_cmp_unseen(c, "batches or inputs: no record of any");
-    if (as_one && !results)
+    if (one && !results)
         tw_cmp_unseen(c, "weights, gradients or outputs: no record of any");
     if (ignored) {
         tw_cmp_note(c, "left out by --ignore: %zu records of each run", ignored);
-        c->v->records_compared -= ignored < c->v->records_compared ? ignored : c->v->records_compared;
+        c->v->records_compared -= equal < c->v->records_compared ? equal : c->v->records_compared;
     }
     if (own)
         tw_cmp_note(c, "values that the job records itself were compared, too");

@@ -172,6 +172,38 @@ static bool looks_permuted(const struct tw_rec *a, const struct tw_rec *b)
            fabs(s->sumsq - t->sumsq) <= 1e-12 * fabs(s->sumsq);
 }
 
+static const char *ordinal_ending(size_t n)
+{
+    if (n % 100 >= 11 && n % 100 <= 13)
+        return "th";
+    switch (n % 10) {
+    case 1: return "st";
+    case 2: return "nd";
+    case 3: return "rd";
+    default: return "th";
+    }
+}
+
+/* Of a record whose name the step holds several times: which of them it is, and what it holds where that is one number. */
+static char *which_of_many(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va, const struct tw_view *vb)
+{
+    const struct tw_rec *a = &va->rec[d->a], *b = &vb->rec[d->b];
+    size_t count = 0, nth = 0, permuted = 0;
+    double x, y;
+    for (size_t i = 0; i < va->count; i++)
+        if (va->rec[i].token == a->token && va->rec[i].step == a->step) {
+            count++;
+            nth += i <= d->a;
+            permuted += va->rec[i].content == b->content;
+        }
+    if (count < 2)
+        return NULL;
+    const char *moved = permuted ? "; the other run holds it at another place" : "";
+    if (single_value(va, a, &x) && single_value(vb, b, &y))
+        return tw_cmp_text(c, "%zu%s of %zu in this step: %.9g and %.9g%s", nth, ordinal_ending(nth), count, x, y, moved);
+    return tw_cmp_text(c, "%zu%s of %zu in this step%s", nth, ordinal_ending(nth), count, moved);
+}
+
 /* What the two records were made from, where both name as many. Records of steps that are not loaded have no digest here. */
 static void fill_inputs(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
                         const struct tw_rec *b)
@@ -204,12 +236,15 @@ static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
     bool draws = r->phase == TWIN_PHASE_RNG && f->op[0];
     const char *where = d->type == TWIN_FINDING_ONLY_A ? c->label_a : c->label_b;
+    char *nth;
     if (d->type == TWIN_FINDING_ONLY_A || d->type == TWIN_FINDING_ONLY_B)
         tw_finding_set(c, &f->text, draws ? tw_cmp_text(c, "drawn by %s only in %s", f->op, where) : tw_cmp_text(c, "only in %s", where));
     else if (d->type == TWIN_FINDING_ORDER)
         tw_finding_set(c, &f->text, tw_cmp_copy(c, "same records, another order"));
     else if (draws)
         tw_finding_set(c, &f->text, tw_cmp_text(c, "drawn by %s", f->op));
+    else if (d->type == TWIN_FINDING_VALUE && (nth = which_of_many(c, d, a, b)))
+        tw_finding_set(c, &f->text, nth);
     else if (d->type == TWIN_FINDING_VALUE && looks_permuted(&a->rec[d->a], &b->rec[d->b]))
         tw_finding_set(c, &f->text, tw_cmp_copy(c, "same sum, minimum and maximum: the same values in another order?"));
 }

@@ -83,6 +83,8 @@ struct tw_pair {
     struct tw_proc *a, *b;
     bool auxiliary; /* a worker of another process, or without steps of its own while others have some */
     bool recut;     /* its scan found the same records in other steps */
+    int64_t shift;  /* b's step = a's step + shift */
+    bool resumed;   /* b goes on inside of a: it need not have a's steps before, nor all behind */
 };
 
 int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err);
@@ -92,6 +94,11 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
 const char *tw_proc_role(const struct tw_proc *p);
 /* True for a run that ended as it wanted to: what it did not record did not happen. */
 bool tw_side_complete(const struct tw_side *s);
+/* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
+bool tw_proc_is_loader(const struct tw_proc *p);
+bool tw_proc_alike(const struct tw_proc *x, const struct tw_proc *y); /* of the same rank and role */
+/* Must the steps of the two add up? True for trainers and their children, not for loader workers. */
+bool tw_pair_steps(const struct tw_pair *p);
 bool tw_side_stopped(const struct tw_side *s); /* by us: only the overlap counts */
 bool tw_side_failed(const struct tw_side *s);  /* non-zero exit, signal, or never started */
 
@@ -102,7 +109,7 @@ struct tw_rec {
     uint64_t layout_hash;         /* dtype, shape, offset */
     uint64_t content;             /* layout and digest */
     struct twin_digest digest;
-    uint32_t step, seq, occurrence, series, layout, flags;
+    uint32_t step, seq, occurrence, series, layout, flags, thread;
     uint8_t phase, kind;
     struct twin_stats stats;
     size_t sketch;                /* index in the view's sketches + 1; 0 = none */
@@ -118,6 +125,7 @@ struct tw_view {
     uint64_t *link;
     size_t links, link_room;
     uint64_t dropped;             /* records of these steps without details */
+    uint64_t total;               /* records of these steps, dropped ones included; 0: not known */
     bool partial;                 /* the process ended (or was cut) inside: what is missing is unknown */
     bool cut;                     /* more than TW_MAX_STEP_RECORDS */
 };
@@ -151,6 +159,10 @@ struct tw_stepdiff {
     size_t equal;                 /* matched records with equal contents */
     size_t order;                 /* how many of d are of type ORDER */
     size_t ignored;               /* differences left out by --ignore */
+    size_t renumbered;            /* equal records of which one run counts another occurrence: threads in another order */
+    size_t unread;                /* matched records whose contents only one of the two has */
+    size_t schedule;              /* names of equal values that several threads recorded: which came n-th is not known */
+    size_t unnumbered;            /* names of several threads of which records were dropped: what is left over is unknown */
 };
 
 int tw_stepdiff_make(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *out);
@@ -192,6 +204,12 @@ void tw_findings_take(struct tw_cmp *c, struct tw_findings *list, struct twin_fi
 void tw_findings_free(struct tw_findings *list);
 
 /* ---- scan.c: where a pair of processes first parts */
+/* What both had in a step that was decoded because it is not the same in both: only that much of it was compared. */
+struct tw_shared {
+    uint32_t step;                /* of a */
+    uint32_t records;             /* equal in both */
+    uint16_t phases, values;      /* in which of them: results and inputs; recorded values */
+};
 /* One part of "equal: ..." and how many records of the step it stands for; records 0: it was handed on by the step before. */
 struct tw_equal { const char *label; uint64_t records; bool others; /* of a kind of which one differs */ };
 #define TW_EQUAL_MAX 20
@@ -214,8 +232,15 @@ struct tw_scan {
     size_t equal_count;
     bool tail_compared;           /* what came after the last finished step, too */
     uint64_t steps_compared;
+    uint64_t first, end;          /* these steps of a: [first, end) */
+    struct tw_shared *shared;     /* ascending by step */
+    size_t shares, share_room;
+    uint64_t records;             /* of a, that were compared: tw_coverage fills it */
+    bool tail_seen;               /* what came after the last step was compared, too; it is shared[shares - 1] */
     bool local_seen, local_differs; /* local gradients in the step where they part */
     bool recut;                   /* threads: the same records, cut into steps in another way */
+    uint64_t scheduled;           /* steps with values whose order among several threads is not known */
+    uint32_t scheduled_at;        /* the first of them */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
 };
 
@@ -230,13 +255,16 @@ void tw_scan_free(struct tw_scan *s);
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
                  struct tw_stepdiff *d, struct twin_error *err);
 
-/* ---- streams.c: are all records of every thread and scope equal from beginning to end, however they were cut into steps?
- * False when only one thread recorded, or details were dropped. */
-bool tw_streams_equal(struct tw_cmp *c, const struct tw_pair *p);
+/* ---- streams.c: are all records of every thread and scope equal, and in the same order, from beginning to end, however they
+ * were cut into steps? DIFFER also when only one thread recorded, or records are missing. UNKNOWN: equal, as far as can be told
+ * without knowing in which order several threads recorded under one name. */
+enum tw_streams_verdict { TW_STREAMS_DIFFER, TW_STREAMS_EQUAL, TW_STREAMS_UNKNOWN };
+enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pair *p);
 
 /* ---- steps.c: one small entry per finished step */
 struct tw_step_entry { uint64_t hash; uint32_t records; uint16_t phases; bool known; };
-struct tw_steps { struct tw_step_entry *step; size_t n; bool sampled; /* too large a trace: only some steps are known */ };
+struct tw_steps { struct tw_step_entry *step; size_t n; bool cut; /* there are more steps than tw_steps_most */ };
+extern uint64_t tw_steps_most;
 int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out, struct twin_error *err);
 void tw_steps_free(struct tw_steps *s);
 
@@ -245,12 +273,31 @@ void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
 void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n);
 
 /* ---- shift.c: resumed arms */
-int tw_shift_find(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const struct tw_pair *pairs, size_t count,
-                  int64_t *shift, bool *found, struct twin_error *err);
+/* Where the process b of a pair goes on in a, by the weights that it starts with. */
+struct tw_place {
+    int64_t step;                 /* of a; b's step 0 */
+    bool found;
+    size_t weights, known;        /* that b starts with; of these a has some of the same names */
+};
+int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out, struct twin_error *err);
 /* Compares the seam: a's end of step K-1 and its step K with b's start and step 0. */
 int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out, struct twin_error *err);
 /* Arms of different world size: only rank 0's weights can be compared. */
 int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, struct tw_scan *out, struct twin_error *err);
+
+/* ---- chain.c: arms: at which step of a each process of b begins */
+/* Sets the shift of every pair, and adds a pair for each further trainer of b that goes on somewhere in one of a's.
+ * *place: of the first pair that trains. */
+int tw_chain(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count,
+             struct tw_place *place, struct twin_error *err);
+
+/* ---- range.c: what of each process was compared, held against what was asked for */
+/* One range per scan, rank by rank. */
+int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count, struct twin_range **out, size_t *n);
+/* What was asked for and not compared goes to c->unseen; when the runs differ, to the notes. */
+void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_scan *scans,
+                       size_t count, bool differs);
+void tw_ranges_free(struct twin_range *r, size_t n);
 
 /* ---- pair.c: two runs */
 struct tw_pair_result {
@@ -265,6 +312,8 @@ struct tw_pair_result {
     bool within;                 /* inside the tolerance */
     int64_t shift;
     bool shift_found;
+    struct twin_range *ranges;
+    size_t range_count;
 };
 int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair_result *r, struct twin_error *err);
 void tw_pair_result_free(struct tw_pair_result *r);
@@ -275,14 +324,14 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
 /* A finding when processes that matter have no counterpart; NULL when none. */
 struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b);
 /* A finding when processes of runs that ended well have other numbers of steps; NULL when none. */
-struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_pair *pairs,
-                                      size_t count, int64_t shift);
+struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                                      const struct tw_pair *pairs, size_t count);
 /* A finding that says `text` (taken; may be NULL) in a line. */
 struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type type, const char *name, char *text, uint64_t step);
 char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code 1", "signal 9 (Killed)" */
 
 /* ---- coverage.c: was enough seen to say "same"? Adds to c->unseen. */
-void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_scan *scans, size_t count);
+void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
 
 /* ---- noise.c: numbers told from times, pids and addresses */

@@ -56,49 +56,48 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
     return f;
 }
 
+/* A process that one run has and the other has not, both of one command and ended as they wanted to. What is less certain
+ * than that (arms, runs that were stopped, helpers) is not a finding but unseen: range.c. */
 struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
 {
-    struct twin_finding *f = NULL;
     for (int s = 0; s < 2; s++) {
         const struct tw_side *side = s ? b : a, *other = s ? a : b;
-        const char *label = s ? c->label_b : c->label_a;
+        const bool other_whole = !other->damaged && !tw_side_failed(other) && !tw_side_stopped(other);
         for (size_t i = 0; i < side->count; i++) {
             const struct tw_proc *p = &side->proc[i];
-            if (p->taken)
+            const bool works = p->info->steps > 0 || side->steps == 0;
+            if (p->taken || !works || !other_whole || c->o->arms)
                 continue;
-            bool matters = (p->info->steps > 0 || side->steps == 0) && !other->damaged && !tw_side_failed(other) && !tw_side_stopped(other) &&
-                           !c->o->arms;
-            if (!matters) {
-                tw_cmp_note(c, "rank %d (%s, number %zu) recorded only in %s", p->rank, tw_proc_role(p), p->ordinal + 1, label);
-                continue;
-            }
-            if (f)
-                continue;
-            f = tw_outcome_new(c, TWIN_FINDING_RANKS, "processes", tw_cmp_text(c, "rank %d (%s, number %zu) recorded only in %s", p->rank,
-                                                                          tw_proc_role(p), p->ordinal + 1, label), 0);
+            char *text = tw_cmp_text(c, "rank %d (%s, number %zu) recorded only in %s", p->rank, tw_proc_role(p),
+                                     p->ordinal + 1, s ? c->label_b : c->label_a);
+            struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_RANKS, "processes", text, 0);
             if (f)
                 f->rank = p->rank;
+            return f;
         }
     }
-    return f;
+    return NULL;
 }
 
-struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_pair *pairs,
-                                      size_t count, int64_t shift)
+/* Both processes ended in an orderly way, in runs that nobody stopped and that did not fail: what they did not do, they did
+ * not want to do. */
+static bool ended_well(const struct tw_side *a, const struct tw_side *b, const struct tw_pair *p)
 {
-    bool ended_well = tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b);
+    return tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b) && p->a->info->closed &&
+           p->b->info->closed;
+}
+
+struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                                      const struct tw_pair *pairs, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         const struct tw_pair *p = &pairs[i];
-        int64_t x = (int64_t)p->a->info->steps, y = (int64_t)p->b->info->steps - shift;
-        if (x == y || p->auxiliary || p->recut || (c->o->steps_given && x >= c->o->steps && y >= c->o->steps))
+        const int64_t x = (int64_t)p->a->info->steps, y = (int64_t)p->b->info->steps - p->shift;
+        const bool enough = c->o->steps_given && x >= c->o->steps && y >= c->o->steps;
+        if (x == y || !tw_pair_steps(p) || p->recut || enough || c->o->arms || !ended_well(a, b, p))
             continue;
-        if (!ended_well || c->o->arms) {
-            tw_cmp_note(c, "rank %d: only the %lld steps both have were compared", p->a->rank, (long long)(x < y ? x : y) + (shift < 0 ? shift : 0));
-            continue;
-        }
-        struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "number of steps",
-                                             tw_cmp_text(c, "%s has %lld steps, %s %lld", c->label_a, (long long)x, c->label_b, (long long)y),
-                                             (uint64_t)(x < y ? x : y));
+        char *text = tw_cmp_text(c, "%s has %lld steps, %s %lld", c->label_a, (long long)x, c->label_b, (long long)y);
+        struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "number of steps", text, (uint64_t)(x < y ? x : y));
         if (f)
             f->rank = p->a->rank;
         return f;

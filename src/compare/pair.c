@@ -19,17 +19,20 @@ static bool other_world(const struct tw_side *a, const struct tw_side *b)
 }
 
 /* One pair of processes, at its shift: the seam first, then everything behind it. */
-static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a, struct tw_side *b, int64_t shift, struct tw_scan *s,
+static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a, struct tw_side *b, struct tw_scan *s,
                     struct twin_error *err)
 {
+    const int64_t shift = p->shift;
     s->pair = p;
+    s->shift = shift;
     if (c->o->arms && other_world(a, b))
         return tw_weights_only(c, p, shift, s, err);
     uint32_t from = 0;
     if (shift < 0) {
         from = (uint32_t)-shift;
-        if (from >= p->a->info->steps || p->b->info->steps == 0)
-            return 0;
+        s->first = from;
+        if (from >= p->a->info->steps || p->b->info->steps == 0 || (c->o->steps_given && from >= c->o->steps))
+            return 0; /* no overlap: tw_ranges_account says so */
         if (c->o->arms) {
             int rc = tw_shift_seam(c, p, from, s, err);
             if (rc != 0 || s->found) {
@@ -37,6 +40,7 @@ static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a
                 s->steps_compared = rest < p->b->info->steps ? rest : p->b->info->steps;
                 return rc;
             }
+            s->end = from + 1;
             from++;
         }
     }
@@ -238,16 +242,7 @@ static void take_orders(struct tw_cmp *c, struct scans *scans, struct tw_pair_re
     }
 }
 
-static int find_shift(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const struct tw_pair *pairs, size_t n,
-                      struct tw_pair_result *r, struct twin_error *err)
-{
-    r->shift = c->o->shift;
-    if (c->o->arms && c->o->find_shift)
-        return tw_shift_find(c, a, b, pairs, n, &r->shift, &r->shift_found, err);
-    return 0;
-}
-
-static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair *pairs, size_t n, int64_t shift,
+static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair *pairs, size_t n,
                     struct scans *scans, struct twin_error *err)
 {
     scans->s = tw_calloc(n, sizeof *scans->s);
@@ -260,7 +255,7 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
         if (worlds_differ && (pairs[i].a->rank != 0 || pairs[i].auxiliary))
             continue;
         struct tw_scan *s = &scans->s[scans->n++];
-        int rc = scan_one(c, &pairs[i], a, b, shift, s, err);
+        int rc = scan_one(c, &pairs[i], a, b, s, err);
         if (rc != 0)
             return rc;
         pairs[i].recut = s->recut;
@@ -268,10 +263,33 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     return 0;
 }
 
+/* Steps of the process of a of which most were compared: with an arm of several trainers, of all of them together. */
+static void count_steps(const struct scans *scans, struct tw_pair_result *r)
+{
+    for (size_t i = 0; i < scans->n; i++) {
+        uint64_t steps = 0, reached = 0;
+        for (size_t k = 0; k < scans->n; k++) {
+            const struct tw_scan *s = &scans->s[k];
+            if (s->pair->a != scans->s[i].pair->a)
+                continue;
+            uint64_t first = s->first > reached ? s->first : reached;
+            bool alone = steps == 0 && reached == 0;
+            if (alone)
+                steps = s->steps_compared;
+            else if (s->end > first)
+                steps += s->end - first;
+            reached = s->end > reached ? s->end : reached;
+        }
+        if (steps > r->steps_compared)
+            r->steps_compared = steps;
+    }
+}
+
 int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair_result *r, struct twin_error *err)
 {
     struct tw_pair *pairs = NULL;
     struct scans scans = {0};
+    struct tw_place place;
     size_t n = 0;
     *r = (struct tw_pair_result){.step = -1};
     snprintf(c->label_a, sizeof c->label_a, "run %zu", a->index + 1);
@@ -280,14 +298,14 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     c->run_b = b->index;
     int rc = tw_side_match(c, a, b, &pairs, &n);
     if (rc == 0)
-        rc = find_shift(c, a, b, pairs, n, r, err);
+        rc = tw_chain(c, a, b, &pairs, &n, &place, err);
     if (rc == 0)
-        rc = scan_all(c, a, b, pairs, n, r->shift, &scans, err);
+        rc = scan_all(c, a, b, pairs, n, &scans, err);
     if (rc != 0)
         goto out;
-    for (size_t i = 0; i < scans.n; i++)
-        if (scans.s[i].steps_compared > r->steps_compared)
-            r->steps_compared = scans.s[i].steps_compared;
+    r->shift = -place.step;
+    r->shift_found = place.found;
+    count_steps(&scans, r);
     struct tw_scan *best = first_of(&scans);
     if (best) {
         struct tw_scan *named = prefer_worker(&scans, best);
@@ -304,6 +322,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
         r->equal_before = named->equal_before;
         r->equal_records = named->equal_records;
         named->equal_before = NULL;
+        r->shift = named->shift;
         tw_claims_of_pair(c, a, b, scans.s, scans.n, named);
         collect(c, &scans, named, r);
     } else {
@@ -311,13 +330,16 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     }
     take_one(c, r, tw_outcome_compare(c, a, b));
     take_one(c, r, c->o->arms && other_world(a, b) ? NULL : tw_ranks_compare(c, a, b));
-    take_one(c, r, tw_steps_compare(c, a, b, pairs, n, r->shift));
+    take_one(c, r, tw_steps_compare(c, a, b, pairs, n));
     if (r->differs && !r->value && r->origins.n)
         r->step = r->origins.f[0].type == TWIN_FINDING_RANKS ? -1 : (int64_t)r->origins.f[0].step_a;
     r->within &= r->value && r->origins.n && r->origins.f[r->origins.n - 1].type == TWIN_FINDING_VALUE;
     r->failed_alike = !r->value && tw_side_failed(a) && tw_side_failed(b);
     if (!r->differs)
         tw_coverage(c, a, scans.s, scans.n);
+    tw_ranges_account(c, a, b, scans.s, scans.n, r->differs);
+    if (tw_ranges_make(c, scans.s, scans.n, &r->ranges, &r->range_count) != 0)
+        c->oom = true;
     last_resort(c, a, b, &scans, !r->differs, r);
     take_orders(c, &scans, r);
     take_insertions(c, &scans, r);
@@ -339,5 +361,6 @@ void tw_pair_result_free(struct tw_pair_result *r)
     tw_findings_free(&r->benign);
     tw_texts_free(&r->unknown);
     tw_free(r->equal_before);
+    tw_ranges_free(r->ranges, r->range_count);
     *r = (struct tw_pair_result){.step = -1};
 }

@@ -134,9 +134,21 @@ bool tw_side_complete(const struct tw_side *s)
     return s->closed && !s->damaged && !tw_side_stopped(s) && s->run->outcome != TWIN_RUN_SIGNALED;
 }
 
-static bool same_group(const struct tw_proc *x, const struct tw_proc *y)
+bool tw_proc_alike(const struct tw_proc *x, const struct tw_proc *y)
 {
     return x->rank == y->rank && strcmp(tw_proc_role(x), tw_proc_role(y)) == 0;
+}
+
+#define WORKER "loader worker "
+
+bool tw_proc_is_loader(const struct tw_proc *p)
+{
+    return tw_starts(tw_proc_role(p), WORKER);
+}
+
+bool tw_pair_steps(const struct tw_pair *p)
+{
+    return !tw_proc_is_loader(p->a) && (p->a->info->steps > 0 || p->b->info->steps > 0);
 }
 
 /* Do the two agree over the steps both have? Processes started at once have no order of their own, but their records do. */
@@ -162,7 +174,7 @@ static size_t group_size(const struct tw_side *s, const struct tw_proc *p)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->count; i++)
-        n += same_group(&s->proc[i], p);
+        n += tw_proc_alike(&s->proc[i], p);
     return n;
 }
 
@@ -172,14 +184,12 @@ static int pair_order(const void *x, const void *y)
     return a->a < b->a ? -1 : a->a > b->a;
 }
 
-#define WORKER "loader worker "
-
 /* How many workers the loaders of a rank have, as far as they recorded. */
 static long loader_workers(const struct tw_side *s, int32_t rank)
 {
     long most = 0;
     for (size_t i = 0; i < s->count; i++)
-        if (s->proc[i].rank == rank && tw_starts(tw_proc_role(&s->proc[i]), WORKER)) {
+        if (s->proc[i].rank == rank && tw_proc_is_loader(&s->proc[i])) {
             long n = strtol(tw_proc_role(&s->proc[i]) + sizeof WORKER - 1, NULL, 10) + 1;
             most = n > most ? n : most;
         }
@@ -187,12 +197,20 @@ static long loader_workers(const struct tw_side *s, int32_t rank)
 }
 
 /* Two workers against three divide the same batches otherwise. What comes of it is what the trainer gets, which is compared. */
-static size_t drop_divided_otherwise(const struct tw_side *a, const struct tw_side *b, struct tw_pair *pairs, size_t count)
+static size_t drop_divided_otherwise(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                                     struct tw_pair *pairs, size_t count)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < count; i++)
-        if (!tw_starts(tw_proc_role(pairs[i].a), WORKER) || loader_workers(a, pairs[i].a->rank) == loader_workers(b, pairs[i].a->rank))
+    for (size_t i = 0; i < count; i++) {
+        int32_t rank = pairs[i].a->rank;
+        long in_a = loader_workers(a, rank), in_b = loader_workers(b, rank);
+        if (!tw_proc_is_loader(pairs[i].a) || in_a == in_b) {
             pairs[kept++] = pairs[i];
+            continue;
+        }
+        tw_cmp_note(c, "rank %d has %ld loader workers in %s and %ld in %s: not they but the batches that it got were compared",
+                    rank, in_a, c->label_a, in_b, c->label_b);
+    }
     return kept;
 }
 
@@ -205,20 +223,26 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
         a->proc[i].taken = false;
     for (size_t i = 0; i < b->count; i++)
         b->proc[i].taken = false;
-    /* Three rounds: whole records agree, the first step agrees, whatever is left by ordinal. */
-    for (int round = 0; round < 3; round++)
+    /* Rounds: whole records agree, the first step agrees, then by ordinal: trainers with trainers first, so that what
+     * prepares the data for one arm alone does not take the trainer's place. */
+    enum { ALL_AGREES, FIRST_AGREES, BOTH_STEP, LEFT, ROUNDS };
+    for (int round = 0; round < ROUNDS; round++)
         for (size_t i = 0; i < a->count; i++) {
             struct tw_proc *p = &a->proc[i];
-            bool single = round < 2 && group_size(a, p) == 1 && group_size(b, p) == 1;
+            bool single = round <= FIRST_AGREES && group_size(a, p) == 1 && group_size(b, p) == 1;
             for (size_t j = 0; j < b->count && !p->taken && !single; j++) {
                 struct tw_proc *q = &b->proc[j];
-                if (q->taken || !same_group(p, q) || (round < 2 && !agree(p, q, round == 0 ? UINT32_MAX : 1)))
+                if (q->taken || !tw_proc_alike(p, q))
+                    continue;
+                if (round <= FIRST_AGREES && !agree(p, q, round == ALL_AGREES ? UINT32_MAX : 1))
+                    continue;
+                if (round == BOTH_STEP && (p->info->steps == 0 || q->info->steps == 0))
                     continue;
                 if (!pair_up(c, p, q, pairs, count, &room))
                     return TWIN_ENOMEM;
             }
         }
-    *count = drop_divided_otherwise(a, b, *pairs, *count);
+    *count = drop_divided_otherwise(c, a, b, *pairs, *count);
     if (*count)
         qsort(*pairs, *count, sizeof **pairs, pair_order);
     for (size_t i = 0; i < *count; i++) {

@@ -131,26 +131,10 @@ static void note_local_gradients(const struct tw_view *a, const struct tw_view *
     }
 }
 
-/* Records of one name that changed places (two batches of an accumulated step): TW_NONE when there are none before `first`.
- * Records of different names in another order are not meant: only what a record is the n-th of can matter to what follows. */
-static size_t swapped_before(const struct tw_stepdiff *d, size_t first, const struct tw_view *a, const struct tw_view *b)
-{
-    for (size_t i = 0; i < d->count; i++)
-        if (d->d[i].type == TWIN_FINDING_ORDER && d->d[i].at < d->d[first].at &&
-            a->rec[d->d[i].a].occurrence != b->rec[d->d[i].b].occurrence)
-            return i;
-    return TW_NONE;
-}
-
 static void take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *d, struct tw_scan *out)
 {
-    size_t first = tw_causes_first(d, a, b), others = 0, swapped = swapped_before(d, first, a, b);
+    size_t first = tw_causes_first(d, a, b), others = 0;
     const struct tw_view *v;
-    if (swapped != TW_NONE) { /* then values differ because of it */
-        d->d[first].carrier = true;
-        first = swapped;
-        d->d[first].carrier = false;
-    }
     const struct tw_rec *r = tw_diff_rec(&d->d[first], a, b, &v);
     out->found = true;
     out->cls = tw_cause_class(r->phase, r->kind);
@@ -162,6 +146,8 @@ static void take_frontier(struct tw_cmp *c, const struct tw_view *a, const struc
         if (i > 0 && (i - 1 == first || x->carrier || !tw_diff_significant(x) || ++others >= TW_MAX_FRONTIER))
             continue;
         struct twin_finding *f = tw_finding_from(c, x, a, b);
+        if (f && a->dropped + b->dropped) /* what it was made from may be among the records without details */
+            f->role = TWIN_ROLE_UNKNOWN;
         if (f && x->a == TW_NONE)
             f->step_a = f->step_b - (uint32_t)out->shift;
         if (f && x->b == TW_NONE)
@@ -210,16 +196,51 @@ static bool same_generators(const struct tw_view *a, const struct tw_stepdiff *d
     return true;
 }
 
+/* What both have of a step that is not the same in both (or of what came after the last one). */
+static void take_shared(struct tw_cmp *c, uint32_t step, const struct tw_view *a, const struct tw_view *b,
+                        const struct tw_stepdiff *d, struct tw_scan *out)
+{
+    struct tw_shared shared = {.step = step};
+    for (size_t i = 0; i < a->count; i++) {
+        const struct tw_rec *r = &a->rec[i];
+        bool equal = d->to_b[i] != TW_NONE && b->rec[d->to_b[i]].content == r->content;
+        if (!equal || r->step != step || r->flags & TWIN_REC_UNOBSERVED)
+            continue;
+        if (c->o->ignore_count && tw_cmp_ignored(c, r->phase, r->kind, tw_rec_name(a, r)))
+            continue;
+        shared.records++;
+        if (r->kind == TWIN_KIND_VALUE)
+            shared.values |= (uint16_t)(1u << r->phase);
+        if (r->kind != TWIN_KIND_HYPER)
+            shared.phases |= (uint16_t)(1u << r->phase);
+    }
+    if (tw_cmp_room(c, &out->shared, out->shares, &out->share_room, sizeof shared))
+        out->shared[out->shares++] = shared;
+}
+
+/* Kept until it is clear whether the threads' records are equal from beginning to end. */
+static void note_unknown_order(struct tw_scan *out, uint32_t step, const struct tw_stepdiff *d)
+{
+    if (d->schedule == 0)
+        return;
+    if (out->scheduled == 0)
+        out->scheduled_at = step;
+    out->scheduled++;
+}
+
 int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
                   void *user, struct tw_scan *out, struct twin_error *err)
 {
-    struct tw_stepdiff d;
+    struct tw_stepdiff d = {0};
     size_t idle;
     int rc = tw_stepdiff_make(c, a, b, &d);
     if (rc == 0)
         rc = tw_drop_idle(c, a, b, true, &d, &idle, err);
-    if (rc != 0)
+    if (rc != 0) {
+        tw_stepdiff_free(&d);
         return twin_error_set(err, rc, "out of memory comparing two steps");
+    }
+    note_unknown_order(out, a->count ? a->rec[0].step : 0, &d);
     if (drop)
         tw_stepdiff_drop(&d, drop, user);
     if (d.count > d.order && c->o->arms && same_generators(a, &d) && tw_only_insertions(a, b, &d, false)) {
@@ -228,6 +249,8 @@ int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_vie
         tw_causes_mark(&d, a, b);
         take_frontier(c, a, b, &d, out);
     }
+    if (!out->found && a->count)
+        take_shared(c, a->rec[a->count - 1].step, a, b, &d, out);
     tw_stepdiff_free(&d);
     return 0;
 }
@@ -319,6 +342,33 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
     tw_finding_set(c, &out->equal_before, steps_before(c, step));
 }
 
+/* Do the value hashes differ in more than the states of generators, which may be idle ones? Both must be known. */
+static bool hashes_prove(const struct tw_scan *s, uint32_t step)
+{
+    struct twin_step_hash x, y;
+    if (twin_trace_step_hash(s->pair->a->trace, step, &x, NULL) != 0 ||
+        twin_trace_step_hash(s->pair->b->trace, (uint32_t)(step + s->shift), &y, NULL) != 0)
+        return false;
+    x.phase[TWIN_PHASE_RNG] = y.phase[TWIN_PHASE_RNG];
+    return memcmp(x.phase, y.phase, sizeof x.phase) != 0;
+}
+
+/* The value hashes of a step differ, and no record that was kept does. Where records are missing, what does not count
+ * (a generator that nobody draws from, a name that --ignore leaves out, threads in another order, an arm's evaluation) may
+ * be among them: the hashes prove a difference only where there is nothing of the kind. */
+static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, const struct tw_stepdiff *d, struct tw_scan *out)
+{
+    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread > 0;
+    bool may_not_count = c->o->ignore_count > 0 || c->o->arms || d->unnumbered > 0;
+    if (explained && dropped == 0)
+        return;
+    if (explained || (dropped && may_not_count) || !hashes_prove(out, step))
+        tw_cmp_unseen(c, "step %u of rank %d: %llu records have no details, so that what differs in it is not known", step,
+                      out->pair->a->rank, (unsigned long long)dropped);
+    else
+        take_hash_only(c, step, dropped, out);
+}
+
 /* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something significant differs. */
 static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a, bool partial_b, struct tw_scan *out,
                      struct twin_error *err)
@@ -339,6 +389,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         rc = tw_drop_idle(c, &va, &vb, false, &d, &idle, err);
     if (rc != 0)
         goto out;
+    d.ignored += idle;
     uint64_t dropped = va.dropped + vb.dropped;
     if (d.count > d.order && c->o->arms && tw_only_insertions(&va, &vb, &d, !hashes_differ)) {
         take_insertions(c, &va, &vb, &d, out);
@@ -346,14 +397,20 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         tw_causes_mark(&d, &va, &vb);
         if (!blame_insertion(c, &va, &vb, &d, out))
             take_frontier(c, &va, &vb, &d, out);
-    } else if (hashes_differ && d.order == 0 && d.ignored == 0 && idle == 0) {
-        take_hash_only(c, step, dropped, out);
-    } else if (hashes_differ && dropped) {
-        tw_cmp_unseen(c, "step %u of rank %d: %llu records have no details", step, out->pair->a->rank, (unsigned long long)dropped);
+    } else if (hashes_differ) {
+        judge_hashes(c, step, dropped, &d, out);
     }
+    note_unknown_order(out, step, &d);
+    if (d.unread)
+        tw_cmp_unseen(c, "step %u of rank %d: the contents of %zu record%s could be read in one run only", step, out->pair->a->rank,
+                      d.unread, d.unread == 1 ? "" : "s");
     take_order(c, &va, &vb, &d, out);
-    if (!hashes_differ)
+    if (!out->found)
+        take_shared(c, step, &va, &vb, &d, out);
+    if (!hashes_differ) {
         out->tail_unknown = dropped > 0 || va.partial || vb.partial;
+        out->tail_seen = true;
+    }
 out:
     tw_stepdiff_free(&d);
     tw_view_free(&va);
@@ -408,19 +465,21 @@ static uint64_t common_end(const struct tw_pair *p, int64_t shift)
     return (uint64_t)(a < b ? a : b < 0 ? 0 : b);
 }
 
-int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
-                 uint32_t from, struct tw_scan *out, struct twin_error *err)
+static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
+                      uint32_t from, struct tw_scan *out, struct twin_error *err)
 {
     uint32_t limit = c->o->steps_given ? c->o->steps : UINT32_MAX;
     uint64_t end = common_end(p, shift);
     uint32_t start = from;
+    const uint64_t last = end < limit ? end : limit;
     out->pair = p;
     out->shift = shift;
-    out->steps_compared += (end < limit ? end : limit) > from ? (end < limit ? end : limit) - from : 0;
+    out->end = last > from ? last : out->end;
+    out->steps_compared += last > from ? last - from : 0;
     while (from < limit && from < end && !out->found) {
         bool found = false;
         uint32_t step = 0;
-        uint64_t compared;
+        uint64_t compared = 0;
         struct twin_error local = TWIN_ERROR_INIT;
         int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, limit, &found, &step, &compared, &local);
         if (rc == TWIN_ENOMEM)
@@ -429,6 +488,9 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
             tw_cmp_unseen(c, "steps from %u on of rank %d cannot be compared: %s", from, p->a->rank, local.message);
             return 0;
         }
+        if (!found && from + compared < last)
+            tw_cmp_unseen(c, "steps %llu to %llu of rank %d lie in damaged bytes", (unsigned long long)(from + compared),
+                          (unsigned long long)last - 1, p->a->rank);
         if (!found)
             break;
         rc = look_into(c, step, true, false, false, out, err);
@@ -442,9 +504,17 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
         if (rc != 0)
             return rc;
     }
-    if (out->found && shift == 0 && limit == UINT32_MAX && tw_side_complete(a) && tw_side_complete(b) && tw_streams_equal(c, p)) {
-        take_recut(c, out);
-        return 0;
+    bool threads = out->found || out->scheduled > 0;
+    if (threads && shift == 0 && limit == UINT32_MAX && tw_side_complete(a) && tw_side_complete(b)) {
+        enum tw_streams_verdict streams = tw_streams_compare(c, p);
+        if (streams == TW_STREAMS_UNKNOWN && out->scheduled++ == 0)
+            out->scheduled_at = out->step;
+        if (streams == TW_STREAMS_EQUAL)
+            out->scheduled = 0;
+        if (streams != TW_STREAMS_DIFFER) {
+            take_recut(c, out);
+            return 0;
+        }
     }
     bool same_end = (int64_t)p->a->info->steps + shift == (int64_t)p->b->info->steps;
     bool partial_a = !tw_side_complete(a) || tw_side_failed(a), partial_b = !tw_side_complete(b) || tw_side_failed(b);
@@ -457,12 +527,24 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
     return rc;
 }
 
+int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
+                 uint32_t from, struct tw_scan *out, struct twin_error *err)
+{
+    int rc = scan_steps(c, p, a, b, shift, from, out, err);
+    if (rc == 0 && out->scheduled)
+        tw_cmp_unseen(c, "rank %d: from step %u on several threads recorded values under one name, equal ones in another order; a role for "
+                      "each thread (twin_thread_role, threading.Thread(name=...)) tells them apart",
+                      p->a->rank, out->scheduled_at);
+    return rc;
+}
+
 void tw_scan_free(struct tw_scan *s)
 {
     tw_findings_free(&s->origins);
     tw_findings_free(&s->benign);
     tw_findings_free(&s->order);
     tw_findings_free(&s->inserted);
+    tw_free(s->shared);
     tw_free(s->equal_before);
     *s = (struct tw_scan){0};
 }

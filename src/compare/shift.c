@@ -91,30 +91,16 @@ static bool choose(const struct tw_pair *p, const struct hunt *h, int64_t *k)
     return found;
 }
 
-static const struct tw_pair *main_pair(const struct tw_pair *pairs, size_t count)
+int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out, struct twin_error *err)
 {
-    for (size_t i = 0; i < count; i++)
-        if (pairs[i].a->info->steps > 0 && !pairs[i].auxiliary)
-            return &pairs[i];
-    return NULL;
-}
-
-int tw_shift_find(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const struct tw_pair *pairs, size_t count,
-                  int64_t *shift, bool *found, struct twin_error *err)
-{
-    const struct tw_pair *p = main_pair(pairs, count);
     struct tw_view start = {0};
     struct hunt h = {0};
-    (void)a;
-    (void)b;
-    *shift = 0;
-    *found = false;
-    if (!p)
-        return 0;
+    *out = (struct tw_place){0};
     int rc = tw_view_load(c, p->b, 0, 0, &start, err);
     if (rc != 0)
         return rc;
-    h = (struct hunt){.a = p->a, .steps = (size_t)p->a->info->steps, .w = tw_reallocarray(NULL, start.count, sizeof *h.w)};
+    h = (struct hunt){.a = p->a, .steps = (size_t)p->a->info->steps};
+    h.w = tw_reallocarray(NULL, start.count, sizeof *h.w);
     h.hits = tw_calloc(h.steps, sizeof *h.hits);
     if (!h.w || !h.hits) {
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory looking for the place of a resumed run");
@@ -123,16 +109,10 @@ int tw_shift_find(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, const 
     h.n = initial_weights(&start, h.w);
     rc = twin_trace_walk(p->a->trace, count_hit, NULL, &h, NULL);
     rc = rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading a trace") : 0;
-    int64_t k = 0;
-    *found = rc == 0 && choose(p, &h, &k);
-    *shift = *found ? -k : 0;
-    if (rc == 0 && !*found && h.n == 0)
-        tw_cmp_note(c, "no initial weights were recorded, so where %s goes on from %s was not looked for; --b-starts-at K says it", c->label_b, c->label_a);
-    else if (rc == 0 && !*found)
-        tw_cmp_note(c, "the weights %s starts with are not those after any step of %s; compared from step 0; --b-starts-at K says otherwise",
-                    c->label_b, c->label_a);
-    else if (rc == 0 && k > 0)
-        tw_cmp_note(c, "%s goes on where %s was after step %lld: found by its weights", c->label_b, c->label_a, (long long)k - 1);
+    out->weights = h.n;
+    for (size_t i = 0; i < h.n; i++)
+        out->known += h.w[i].known;
+    out->found = rc == 0 && choose(p, &h, &out->step);
 out:
     tw_view_free(&start);
     tw_free(h.w);
@@ -341,6 +321,8 @@ int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, st
     end = c->o->steps_given && end > c->o->steps ? c->o->steps : end;
     const int64_t begin = shift < 0 ? -shift : 0;
     out->steps_compared = end > begin ? (uint64_t)(end - begin) : 0;
+    out->first = (uint64_t)begin;
+    out->end = end > begin ? (uint64_t)end : out->first;
     for (int64_t s = begin; rc == 0 && s < end && !out->found; s++) {
         struct tw_view a = {0}, b = {0};
         if (s > 0 && twin_trace_step_hash(p->a->trace, (uint32_t)s, &x, NULL) == 0 &&

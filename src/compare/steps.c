@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-#define STREAM_BYTES (UINT64_C(256) << 20) /* larger traces are sampled */
-#define SAMPLES 1024u
-#define STEPS_MAX (UINT64_C(1) << 26)
+uint64_t tw_steps_most = UINT64_C(1) << 26; /* a table of 1 GiB; unit tests make it smaller */
 
 static int take(void *user, const struct twin_step_hash *h)
 {
@@ -26,25 +24,14 @@ static int take(void *user, const struct twin_step_hash *h)
 
 int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out, struct twin_error *err)
 {
-    struct twin_step_hash h;
-    uint64_t n = p->info->steps < STEPS_MAX ? p->info->steps : STEPS_MAX;
-    *out = (struct tw_steps){.n = (size_t)n};
+    uint64_t n = p->info->steps < tw_steps_most ? p->info->steps : tw_steps_most;
+    *out = (struct tw_steps){.n = (size_t)n, .cut = p->info->steps > n};
     out->step = tw_calloc(out->n, sizeof *out->step);
     if (!out->step) {
         c->oom = true;
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for a table of %zu steps", out->n);
     }
-    int rc = 0;
-    if (p->info->file_bytes <= STREAM_BYTES && p->info->steps < STEPS_MAX) {
-        rc = twin_trace_walk(p->trace, NULL, take, out, NULL);
-    } else {
-        out->sampled = true;
-        for (uint64_t i = 0; i < SAMPLES && rc != TWIN_ENOMEM; i++) {
-            rc = twin_trace_step_hash(p->trace, (uint32_t)(n * i / SAMPLES), &h, NULL);
-            if (rc == 0)
-                take(out, &h);
-        }
-    }
+    int rc = twin_trace_walk(p->trace, NULL, take, out, NULL);
     if (rc != TWIN_ENOMEM) /* damage only leaves steps unknown */
         return 0;
     tw_steps_free(out);

@@ -2,18 +2,52 @@
 /*
  * Threads that train at once share the process's step counter, so which step a record falls into is a matter of schedule; so is
  * which of their optimizers came first and has no number in its name. Their records are the same all the same when every stream
- * (the records of a role in a scope, numbers aside) holds the same ones from beginning to end.
+ * (the records of a name in a scope by a role, numbers aside) holds the same ones in the same order from beginning to end: only
+ * the cut into steps is forgiven.
+ *
+ * A stream that several threads recorded has no order between them while they ran side by side. It is cut where no thread was
+ * between its first and its last record, in either run; between two such cuts each thread's sequence must be found in the other
+ * run as a whole. Where only the contents agree, nobody knows whether the order is the schedule's or the job's.
  */
 #include "internal.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define STREAMS_MAX 4096u
 #define SCOPE_MAX 256
+#define SHARED_MAX ((size_t)4 << 20) /* records of shared streams that are put in order */
+#define NO_STREAM UINT32_MAX
+#define SERIES_MAX (1u << 21)        /* above what the format allows: damage, and no series */
 
-struct stream { uint64_t id, hash, records; };
-struct streams { struct tw_cmp *c; struct tw_proc *p; struct stream *s; size_t n, room; bool threads, too_many; };
+struct stream {
+    uint64_t id, records;
+    uint64_t hash;     /* of the sequence; of one thread's it is the order in which that thread recorded */
+    uint64_t sum;      /* of the contents, without order */
+    uint32_t thread;   /* the first */
+    bool shared;       /* several threads recorded it */
+    bool unordered;    /* declared so, outside of any role, and no value of a computation */
+};
+
+struct state { uint64_t name, content; }; /* of a generator */
+struct piece { uint64_t stream, place, content; uint32_t thread; };
+
+struct streams {
+    struct tw_cmp *c;
+    struct tw_proc *p;
+    struct stream *s;
+    size_t n, room;
+    uint32_t *of_series;      /* the stream of a series, filled on demand; NO_STREAM = not yet */
+    size_t series_room;
+    uint32_t *slot;           /* open addressing over ids: index + 1 */
+    size_t mask;
+    bool threads, failed, too_many;
+    const bool *wanted;       /* second walk: streams whose pieces are kept */
+    struct piece *piece;
+    size_t pieces, piece_room;
+    struct state *state, *last; /* every state seen; the last one of each generator */
+    size_t states, state_room, generators, last_room;
+};
 
 /* "SGD" of "SGD#2", the second that lived at one time (python/twinrun/_agent/naming.py). */
 static const char *unnumbered(const char *scope, char room[SCOPE_MAX])
@@ -29,51 +63,321 @@ static const char *unnumbered(const char *scope, char room[SCOPE_MAX])
     return room;
 }
 
+static uint64_t stream_id(struct tw_proc *p, const struct twin_series *s)
+{
+    char room[SCOPE_MAX];
+    return tw_key_hash(s->phase, s->kind, twin_trace_string(p->trace, s->name), unnumbered(twin_trace_string(p->trace, s->scope), room),
+                       twin_trace_string(p->trace, s->role));
+}
+
+static bool grow_slots(struct streams *t)
+{
+    size_t room = t->mask ? 2 * (t->mask + 1) : 1024;
+    uint32_t *slot = tw_calloc(room, sizeof *slot);
+    if (!slot)
+        return false;
+    tw_free(t->slot);
+    t->slot = slot;
+    t->mask = room - 1;
+    for (size_t i = 0; i < t->n; i++) {
+        size_t at = (size_t)t->s[i].id & t->mask;
+        while (slot[at])
+            at = (at + 1) & t->mask;
+        slot[at] = (uint32_t)i + 1;
+    }
+    return true;
+}
+
+/* The place of an id in the table, or the free one where it belongs. */
+static uint32_t *slot_of(const struct streams *t, uint64_t id)
+{
+    size_t at = (size_t)id & t->mask;
+    while (t->slot[at] && t->s[t->slot[at] - 1].id != id)
+        at = (at + 1) & t->mask;
+    return &t->slot[at];
+}
+
+static bool value_of_computation(uint8_t kind)
+{
+    return kind == TWIN_KIND_WEIGHT || kind == TWIN_KIND_GRADIENT || kind == TWIN_KIND_GRADIENT_LOCAL || kind == TWIN_KIND_LOSS ||
+           kind == TWIN_KIND_VALUE || kind == TWIN_KIND_MOMENT || kind == TWIN_KIND_HYPER;
+}
+
+/* The stream of a record's series; NULL: no memory. */
+static struct stream *stream_of(struct streams *t, const struct twin_trace_record *r)
+{
+    uint32_t series = r->series < SERIES_MAX ? r->series : 0;
+    while (series >= t->series_room) {
+        size_t before = t->series_room;
+        if (!tw_cmp_room(t->c, &t->of_series, t->series_room, &t->series_room, sizeof *t->of_series))
+            return NULL;
+        memset(t->of_series + before, 0xFF, (t->series_room - before) * sizeof *t->of_series);
+    }
+    uint32_t *known = &t->of_series[series];
+    if (*known != NO_STREAM)
+        return &t->s[*known];
+    if (2 * t->n >= t->mask && !grow_slots(t))
+        return NULL;
+    const struct twin_series *s = twin_trace_series(t->p->trace, r->series);
+    uint64_t id = stream_id(t->p, s);
+    uint32_t *slot = slot_of(t, id);
+    if (*slot == 0) {
+        if (!tw_cmp_room(t->c, &t->s, t->n, &t->room, sizeof *t->s))
+            return NULL;
+        bool unordered = (r->flags & TWIN_REC_UNORDERED) && s->role == 0 && !value_of_computation(s->kind);
+        t->s[t->n++] = (struct stream){.id = id, .thread = r->thread, .unordered = unordered};
+        *slot = (uint32_t)t->n;
+    }
+    *known = *slot - 1;
+    return &t->s[*known];
+}
+
+/* Generators belong to the process, and whichever thread comes to a boundary looks at them: which of a generator's states are
+ * recorded is a matter of schedule. The state that one run ended with must be among those of the other, or the other's among its. */
+static bool note_state(struct streams *t, const struct twin_trace_record *r, const struct twin_series *s)
+{
+    char room[SCOPE_MAX];
+    uint64_t name = tw_key_hash(0, s->kind, unnumbered(twin_trace_string(t->p->trace, s->name), room), "", "");
+    uint64_t content = tw_record_content(t->p, r);
+    if (!tw_cmp_room(t->c, &t->state, t->states, &t->state_room, sizeof *t->state))
+        return false;
+    t->state[t->states++] = (struct state){name, content};
+    size_t i = 0;
+    while (i < t->generators && t->last[i].name != name)
+        i++;
+    if (i == t->generators && !tw_cmp_room(t->c, &t->last, t->generators, &t->last_room, sizeof *t->last))
+        return false;
+    t->generators += i == t->generators;
+    t->last[i] = (struct state){name, content};
+    return true;
+}
+
+static bool has_state(const struct streams *t, const struct state *wanted)
+{
+    for (size_t i = 0; i < t->states; i++)
+        if (t->state[i].name == wanted->name && t->state[i].content == wanted->content)
+            return true;
+    return false;
+}
+
+static const struct state *last_of(const struct streams *t, uint64_t name)
+{
+    for (size_t i = 0; i < t->generators; i++)
+        if (t->last[i].name == name)
+            return &t->last[i];
+    return NULL;
+}
+
+static bool generators_agree(const struct streams *a, const struct streams *b)
+{
+    for (size_t i = 0; i < a->generators; i++) {
+        const struct state *x = &a->last[i], *y = last_of(b, x->name);
+        if (y && !has_state(b, x) && !has_state(a, y))
+            return false;
+    }
+    return true;
+}
+
 static int add(void *user, const struct twin_trace_record *r)
 {
     struct streams *t = user;
     const struct twin_series *s = twin_trace_series(t->p->trace, r->series);
-    if (s->kind == TWIN_KIND_STATE) /* generators belong to the process, and are looked at whenever a step ends */
-        return 0;
-    char room[SCOPE_MAX];
-    const char *given = twin_trace_string(t->p->trace, s->scope), *scope = unnumbered(given, room), *role = twin_trace_string(t->p->trace, s->role);
-    uint64_t id = tw_key_hash(0, 0, "", scope, role);
-    size_t i = 0;
-    while (i < t->n && t->s[i].id != id)
-        i++;
-    if (i == t->n) {
-        if (i >= STREAMS_MAX || !tw_cmp_room(t->c, &t->s, t->n, &t->room, sizeof *t->s)) {
-            t->too_many = true;
-            return 1;
-        }
-        t->s[t->n++] = (struct stream){.id = id};
+    if (s->kind == TWIN_KIND_STATE) {
+        t->failed = !note_state(t, r, s);
+        return t->failed;
     }
-    uint64_t key = scope == given ? tw_proc_key(t->p, r->series)
-                                  : tw_key_hash(s->phase, s->kind, twin_trace_string(t->p->trace, s->name), scope, role);
-    uint64_t content = tw_record_content(t->p, r);
-    t->threads |= s->role != 0;
-    t->s[i].hash += tw_mix64(tw_mix64(key) ^ content); /* a sum: two threads may share a scope and a role */
-    t->s[i].records++;
+    struct stream *x = stream_of(t, r);
+    if (!x) {
+        t->failed = true;
+        return 1;
+    }
+    uint64_t content = tw_mix64(tw_record_content(t->p, r) ^ (r->flags & TWIN_REC_UNOBSERVED));
+    t->threads |= s->role != 0 || r->thread != t->s[0].thread;
+    x->shared |= r->thread != x->thread;
+    x->hash = tw_mix64(x->hash * 3 + content);
+    x->sum += tw_mix64(content ^ x->id);
+    x->records++;
     return 0;
 }
 
 static bool load(struct tw_cmp *c, struct tw_proc *p, struct streams *t)
 {
     *t = (struct streams){.c = c, .p = p};
-    return p->info->dropped == 0 && twin_trace_walk(p->trace, add, NULL, t, NULL) == 0 && !t->too_many && t->threads;
+    return p->info->dropped == 0 && p->info->lost == 0 && twin_trace_walk(p->trace, add, NULL, t, NULL) == 0 && !t->failed && t->threads;
 }
 
-bool tw_streams_equal(struct tw_cmp *c, const struct tw_pair *p)
+static void release(struct streams *t)
+{
+    tw_free(t->s);
+    tw_free(t->of_series);
+    tw_free(t->slot);
+    tw_free(t->piece);
+    tw_free(t->state);
+    tw_free(t->last);
+}
+
+/* ---- streams of several threads, in order */
+
+static int keep(void *user, const struct twin_trace_record *r)
+{
+    struct streams *t = user;
+    if (twin_trace_series(t->p->trace, r->series)->kind == TWIN_KIND_STATE)
+        return 0;
+    struct stream *x = stream_of(t, r);
+    if (!x || !t->wanted[x - t->s])
+        return 0;
+    if (t->pieces >= SHARED_MAX || !tw_cmp_room(t->c, &t->piece, t->pieces, &t->piece_room, sizeof *t->piece)) {
+        t->too_many = true;
+        return 1;
+    }
+    t->piece[t->pieces++] = (struct piece){.stream = x->id, .place = (uint64_t)r->step << 32 | r->seq, .thread = r->thread,
+                                           .content = tw_mix64(tw_record_content(t->p, r) ^ (r->flags & TWIN_REC_UNOBSERVED))};
+    return 0;
+}
+
+static int by_place(const void *x, const void *y)
+{
+    const struct piece *a = x, *b = y;
+    if (a->stream != b->stream)
+        return a->stream < b->stream ? -1 : 1;
+    return a->place < b->place ? -1 : a->place > b->place;
+}
+
+static int by_thread(const void *x, const void *y)
+{
+    const struct piece *a = x, *b = y;
+    if (a->thread != b->thread)
+        return a->thread < b->thread ? -1 : 1;
+    return a->place < b->place ? -1 : a->place > b->place;
+}
+
+static bool load_pieces(struct streams *t, const bool *wanted)
+{
+    t->wanted = wanted;
+    if (twin_trace_walk(t->p->trace, keep, NULL, t, NULL) != 0 || t->too_many)
+        return false;
+    if (t->pieces)
+        qsort(t->piece, t->pieces, sizeof *t->piece, by_place);
+    return true;
+}
+
+/* Threads that are between their first and their last record of a stream, as changes from place to place: no cuts there. */
+static void mark_passing(struct piece *p, size_t n, int64_t *change)
+{
+    qsort(p, n, sizeof *p, by_thread); /* place is an index here */
+    for (size_t i = 0; i < n; i++) {
+        bool first = i == 0 || p[i - 1].thread != p[i].thread, last = i + 1 == n || p[i + 1].thread != p[i].thread;
+        change[p[i].place + 1] += first;
+        change[p[i].place + 1] -= last;
+    }
+    qsort(p, n, sizeof *p, by_place);
+}
+
+static int by_hash(const void *x, const void *y)
+{
+    const uint64_t *a = x, *b = y;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* Hashes of what each thread recorded between two cuts, sorted; returns how many threads. */
+static size_t thread_hashes(struct piece *p, size_t n, uint64_t *out)
+{
+    size_t count = 0;
+    qsort(p, n, sizeof *p, by_thread);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || p[i].thread != p[i - 1].thread)
+            out[count++] = 0;
+        out[count - 1] = tw_mix64(out[count - 1] * 3 + p[i].content);
+    }
+    qsort(out, count, sizeof *out, by_hash);
+    qsort(p, n, sizeof *p, by_place);
+    return count;
+}
+
+static bool same_threads(struct piece *a, struct piece *b, size_t n, uint64_t *x, uint64_t *y)
+{
+    size_t k = thread_hashes(a, n, x);
+    return k == thread_hashes(b, n, y) && memcmp(x, y, k * sizeof *x) == 0;
+}
+
+/* One shared stream of n records on either side. */
+static bool same_order(struct tw_cmp *c, struct piece *a, struct piece *b, size_t n)
+{
+    size_t equal = 0, from = 0;
+    while (equal < n && a[equal].content == b[equal].content)
+        equal++;
+    if (equal == n)
+        return true;
+    uint64_t *x = tw_reallocarray(NULL, n, sizeof *x), *y = tw_reallocarray(NULL, n, sizeof *y);
+    int64_t *change = tw_calloc(n + 1, sizeof *change), passing = 0;
+    bool same = x && y && change;
+    c->oom |= !same;
+    for (size_t i = 0; i < n; i++)
+        a[i].place = b[i].place = i;
+    if (same) {
+        mark_passing(a, n, change);
+        mark_passing(b, n, change);
+    }
+    for (size_t i = 1; same && i <= n; i++) {
+        passing += change[i];
+        if (passing > 0)
+            continue;
+        same = same_threads(a + from, b + from, i - from, x, y);
+        from = i;
+    }
+    tw_free(x);
+    tw_free(y);
+    tw_free(change);
+    return same;
+}
+
+static bool shared_streams_equal(struct streams *a, struct streams *b, const bool *wanted_a, const bool *wanted_b)
+{
+    if (!load_pieces(a, wanted_a) || !load_pieces(b, wanted_b) || a->pieces != b->pieces)
+        return false;
+    for (size_t i = 0, n; i < a->pieces; i += n) {
+        for (n = 1; i + n < a->pieces && a->piece[i + n].stream == a->piece[i].stream; n++)
+            ;
+        if (!same_order(a->c, a->piece + i, b->piece + i, n))
+            return false;
+    }
+    return true;
+}
+
+/* Are the streams' contents equal? Those whose order is not settled by that are marked in wanted_*; *any: there are some. */
+static bool contents_equal(struct streams *a, struct streams *b, bool *wanted_a, bool *wanted_b, bool *any)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++) {
+        uint32_t slot = *slot_of(b, a->s[i].id);
+        const struct stream *x = &a->s[i], *y = slot ? &b->s[slot - 1] : NULL;
+        if (!y || x->records != y->records || x->sum != y->sum)
+            return false;
+        bool shared = x->shared || y->shared;
+        if (!shared && x->hash != y->hash && !(x->unordered && y->unordered))
+            return false;
+        wanted_a[i] = wanted_b[slot - 1] = shared;
+        *any |= shared;
+    }
+    return true;
+}
+
+enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pair *p)
 {
     struct streams a = {0}, b = {0};
-    bool equal = load(c, p->a, &a) && load(c, p->b, &b) && a.n == b.n;
-    for (size_t i = 0; equal && i < a.n; i++) {
-        size_t j = 0;
-        while (j < b.n && b.s[j].id != a.s[i].id)
-            j++;
-        equal = j < b.n && a.s[i].hash == b.s[j].hash && a.s[i].records == b.s[j].records;
+    enum tw_streams_verdict verdict = TW_STREAMS_DIFFER;
+    bool any = false, *wanted_a = NULL, *wanted_b = NULL;
+    if (load(c, p->a, &a) && load(c, p->b, &b)) {
+        wanted_a = tw_calloc(a.n, sizeof *wanted_a);
+        wanted_b = tw_calloc(b.n, sizeof *wanted_b);
     }
-    tw_free(a.s);
-    tw_free(b.s);
-    return equal;
+    c->oom |= a.failed || b.failed;
+    if (wanted_a && wanted_b && generators_agree(&a, &b) && contents_equal(&a, &b, wanted_a, wanted_b, &any))
+        verdict = !any || shared_streams_equal(&a, &b, wanted_a, wanted_b) ? TW_STREAMS_EQUAL : TW_STREAMS_UNKNOWN;
+    tw_free(wanted_a);
+    tw_free(wanted_b);
+    release(&a);
+    release(&b);
+    return verdict;
 }

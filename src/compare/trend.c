@@ -134,7 +134,7 @@ static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const str
 {
     struct twin_verdict *v = c->v;
     v->steps_differing = 0;
-    v->steps_differing_exact = !a->sampled && !b->sampled;
+    v->steps_differing_exact = !a->cut && !b->cut;
     for (size_t i = s->step; i < a->n; i++) {
         int64_t j = (int64_t)i + s->shift;
         if (j < 0 || (uint64_t)j >= b->n || (c->o->steps_given && i >= c->o->steps))

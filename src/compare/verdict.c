@@ -58,6 +58,7 @@ void twin_verdict_free(struct twin_verdict *v)
         tw_free(v->classes[i].runs);
     tw_free(v->classes);
     tw_free(v->gaps);
+    tw_ranges_free(v->ranges, v->range_count);
     free_texts(v->unseen, v->unseen_count);
     free_texts(v->armed, v->armed_count);
     free_texts(v->unarmed, v->unarmed_count);

@@ -88,7 +88,7 @@ static int append(void *user, const struct twin_trace_record *r)
     struct tw_rec *out = &v->rec[v->count];
     const struct twin_series *s = twin_trace_series(v->proc->trace, r->series);
     *out = (struct tw_rec){.step = r->step, .seq = r->seq, .occurrence = r->occurrence, .series = r->series,
-                           .layout = r->layout, .flags = r->flags, .digest = r->digest, .phase = s->phase, .kind = s->kind};
+                           .layout = r->layout, .flags = r->flags, .thread = r->thread, .digest = r->digest, .phase = s->phase, .kind = s->kind};
     if (!series_keys(v->proc, r->series, &out->key, &out->token)) {
         l->c->oom = true;
         return TWIN_ENOMEM;
@@ -128,6 +128,19 @@ static void count_dropped(struct tw_view *v, uint32_t first, uint32_t last)
             v->dropped += dropped;
 }
 
+/* How many records these steps had, if that is known of all of them. */
+static uint64_t total_of(struct tw_proc *p, uint32_t first, uint32_t last)
+{
+    struct twin_step_hash h;
+    uint64_t total = 0;
+    for (uint64_t step = first; step <= last; step++) {
+        if (step >= p->info->steps || twin_trace_step_hash(p->trace, (uint32_t)step, &h, NULL) != 0)
+            return 0;
+        total += h.records;
+    }
+    return total;
+}
+
 int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last, struct tw_view *v, struct twin_error *err)
 {
     struct twin_error local = TWIN_ERROR_INIT;
@@ -159,6 +172,7 @@ int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t l
         return twin_error_set(err, rc, "%s", local.code ? local.message : "out of memory reading a trace");
     }
     count_dropped(v, first, last);
+    v->total = v->dropped ? total_of(p, first, last) : 0;
     v->partial |= v->cut;
     return 0;
 }

@@ -19,6 +19,10 @@ void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks);
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f);
 /* One line: the verdict in a sentence. */
 void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v);
+/* "steps 8 to 19 of 20 compared, 48 of 81 records"; false, and nothing, when every step of run 1 was compared. */
+bool tw_say_range(struct tw_buf *b, const struct twin_verdict *v);
+/* "rank 0: steps 0 to 4 of 10; rank 0, process 2: steps 5 to 9 of 10 (its 0 to 4)"; nothing where one range says it all. */
+void tw_say_ranges(struct tw_buf *b, const struct twin_verdict *v, size_t most);
 /* "weights 17 -> loss 19 -> printed loss 24" */
 void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v);
 void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v);

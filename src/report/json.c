@@ -186,6 +186,34 @@ static json_t *classes(const struct twin_verdict *v)
     return list;
 }
 
+/* What of each process was compared; steps as run 1 counts them, but b_first and b_of. last: null when that is nothing. */
+static json_t *ranges(const struct twin_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->range_count; i++) {
+        const struct twin_range *r = &v->ranges[i];
+        json_t *last = r->end > r->first ? count(r->end - 1) : json_null();
+        json_t *item = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "rank", (int)r->rank, "process",
+                                 text(r->process), "number_a", count(r->number_a), "number_b", count(r->number_b), "first",
+                                 count(r->first), "last", last, "of", count(r->of), "b_first", count(r->first_b), "b_of",
+                                 count(r->of_b), "records", count(r->records), "of_records", count(r->of_records), "whole",
+                                 (int)r->whole);
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* The share of run 1 that the verdict is about. */
+static json_t *coverage(const struct twin_verdict *v)
+{
+    double share = v->records_a ? (double)v->records_compared / (double)v->records_a : NAN;
+    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "steps", count(v->steps_compared), "of_steps", count(v->steps_a), "records",
+                     count(v->records_compared), "of_records", count(v->records_a), "share", number(share > 1 ? 1 : share));
+}
+
 static json_t *gaps(const struct twin_verdict *v)
 {
     json_t *list = json_array();
@@ -296,6 +324,8 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "steps", json_pack("{s:o,s:o,s:o,s:b}", "reference", count(v->steps_a), "compared", count(v->steps_compared), "differing",
                                   count(v->steps_differing), "differing_exact", v->steps_differing_exact));
     add(&root, "records", json_pack("{s:o,s:o}", "reference", count(v->records_a), "compared", count(v->records_compared)));
+    add(&root, "range", ranges(v));
+    add(&root, "coverage", coverage(v));
     add(&root, "b_starts_at", v->shift ? json_integer(-v->shift) : json_null());
     add(&root, "classes", classes(v));
     add(&root, "gaps", gaps(v));

@@ -12,6 +12,7 @@
 #define BENIGN 3u
 #define UNSEEN 5u
 #define ORIGINS 6u
+#define RANGES 4u
 
 struct page { struct tw_buf out; unsigned width; bool color; };
 
@@ -395,6 +396,8 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
     struct page p = {.width = r->width == 0 ? 80 : r->width < 40 ? 40 : r->width, .color = r->color};
     struct tw_buf b = {0};
     outcome_word(&p, v);
+    tw_say_ranges(&b, v, RANGES);
+    paragraph(&p, "range", &b);
     if (v->outcome == TWIN_SAME)
         bound(&p, v);
     if (v->first) {

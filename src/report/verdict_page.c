@@ -103,7 +103,10 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
 /* Without a first divergence: how far what was seen carries. */
 static void reach(struct twin_page *p, const struct twin_verdict *v)
 {
+    struct tw_buf b = {0};
     twin_page_facts(p, "");
+    tw_say_ranges(&b, v, LISTED);
+    fact_of(p, "Compared", &b);
     if (v->comparisons && !v->against && v->outcome == TWIN_SAME)
         twin_page_fact(p, "How sure", "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs (%.0f%% confidence); more runs bring that bound down",
                        v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper, 100 * v->confidence);

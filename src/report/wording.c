@@ -177,9 +177,12 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
     char steps[32], records[32], all[32];
     switch (v->outcome) {
     case TWIN_SAME:
-        if (v->steps_compared)
-            tw_buf_printf(b, "%s step%s, ", tw_human_count(v->steps_compared, steps), v->steps_compared == 1 ? "" : "s");
-        tw_buf_printf(b, "%s records, bit for bit", tw_human_count(v->records_compared, records));
+        if (!tw_say_range(b, v)) {
+            if (v->steps_compared)
+                tw_buf_printf(b, "%s step%s, ", tw_human_count(v->steps_compared, steps), v->steps_compared == 1 ? "" : "s");
+            tw_buf_printf(b, "%s records", tw_human_count(v->records_compared, records));
+        }
+        tw_buf_puts(b, ", bit for bit");
         if (v->against)
             tw_buf_puts(b, v->runs > 1 ? ", as in the baseline, in every run" : ", as in the baseline");
         else

@@ -2,6 +2,7 @@
 #include "synth.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,4 +327,79 @@ struct synth *synth_train_run(const char *label, struct synth_model *m)
     synth_train(m, synth_process(s, m->rank, m->world, NULL));
     synth_done(s);
     return s;
+}
+
+/* ---- threads in turns */
+
+#define CREW 4
+
+struct member { struct synth_crew *crew; int number; };
+
+struct synth_crew {
+    pthread_t thread[CREW];
+    struct member member[CREW];
+    pthread_mutex_t lock;
+    pthread_cond_t turn;
+    void (*work)(void *);
+    void *user;
+    int whose; /* 0: nobody's */
+    bool over;
+};
+
+static void *serve(void *argument)
+{
+    struct member *me = argument;
+    struct synth_crew *c = me->crew;
+    pthread_mutex_lock(&c->lock);
+    while (!c->over) {
+        if (c->whose == me->number) {
+            c->work(c->user);
+            c->whose = 0;
+            pthread_cond_broadcast(&c->turn);
+        }
+        pthread_cond_wait(&c->turn, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+struct synth_crew *synth_crew_open(void)
+{
+    struct synth_crew *c = calloc(1, sizeof *c);
+    must(c != NULL, "calloc");
+    must(pthread_mutex_init(&c->lock, NULL) == 0 && pthread_cond_init(&c->turn, NULL) == 0, "lock");
+    for (int i = 0; i < CREW; i++) {
+        c->member[i] = (struct member){c, i + 1};
+        must(pthread_create(&c->thread[i], NULL, serve, &c->member[i]) == 0, "thread");
+    }
+    return c;
+}
+
+void synth_crew_do(struct synth_crew *c, int thread, void (*work)(void *), void *user)
+{
+    if (thread == 0) {
+        work(user);
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->work = work;
+    c->user = user;
+    c->whose = thread;
+    pthread_cond_broadcast(&c->turn);
+    while (c->whose != 0)
+        pthread_cond_wait(&c->turn, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void synth_crew_close(struct synth_crew *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->over = true;
+    pthread_cond_broadcast(&c->turn);
+    pthread_mutex_unlock(&c->lock);
+    for (int i = 0; i < CREW; i++)
+        pthread_join(c->thread[i], NULL);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->turn);
+    free(c);
 }

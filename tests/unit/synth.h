@@ -58,6 +58,12 @@ void synth_model_init(struct synth_model *m, uint32_t steps);
 /* Runs steps [start, steps); weights, moments and generator are left as they were after the last. */
 void synth_train(struct synth_model *m, struct twin_writer *w);
 
+/* Real threads that take turns, so that a test decides which comes first. Number 0 is the caller's own, 1 to 4 are the crew's. */
+struct synth_crew;
+struct synth_crew *synth_crew_open(void);
+void synth_crew_do(struct synth_crew *c, int thread, void (*work)(void *), void *user); /* returns when it is done */
+void synth_crew_close(struct synth_crew *c);
+
 /* One call for the usual case: a run of one process. */
 struct synth *synth_train_run(const char *label, struct synth_model *m);
 #endif

@@ -72,11 +72,19 @@ static void other_number_of_steps(void **state)
     assert_int_equal(v->first->type, TWIN_FINDING_OUTCOME);
     assert_string_equal(v->first->text, "run 1 has 10 steps, run 2 8");
     twin_verdict_free(v);
-    synth_run(b)->outcome = TWIN_RUN_STOPPED; /* by us: only the overlap counts */
+    synth_run(b)->outcome = TWIN_RUN_STOPPED; /* by us, and nobody asked for 8 steps only */
+    v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "run 1 has 10 steps and run 2 8: from step 8 on nothing was compared"));
+    twin_verdict_free(v);
+    synth_run(b)->max_steps = 8; /* --steps 8: the overlap is what was asked for */
     v = compare(a, b, NULL);
     expect_outcome(v, TWIN_SAME);
     assert_int_equal(v->steps_compared, 8);
+    assert_int_equal(v->ranges[0].end, 8);
+    assert_false(v->ranges[0].whole);
     twin_verdict_free(v);
+    synth_run(b)->max_steps = 0;
     synth_run(b)->outcome = TWIN_RUN_EXITED;
     v = compare(a, b, &(struct twin_compare_options){.steps_given = true, .steps = 8});
     expect_outcome(v, TWIN_SAME);
@@ -292,6 +300,21 @@ static void rank_whose_gradient_parts(void **state)
     twin_verdict_free(v);
 }
 
+/* What one of two training threads records of a step; it may end the step, too. */
+struct turn { struct twin_writer *w; float count, value; bool second, end; const char *optimizer; };
+
+static void take_turn(void *user)
+{
+    const struct turn *t = user;
+    const char *role = t->second ? "thread" : NULL;
+    float x[2] = {t->count, t->value}, lr[2] = {t->count, t->second ? .1f : .2f};
+    synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .role = role}, x, 2);
+    synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w", .role = role}, x, 2);
+    synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_HYPER, .name = "lr", .scope = t->optimizer}, lr, 2);
+    if (t->end)
+        twin_writer_step_end(t->w);
+}
+
 /* Threads that share the step counter: their records fall into other steps in every run, and are the same. Of the optimizers the one
  * that comes second has a number, unless the first is gone by then. */
 static void threads_cut_steps_as_they_like(void **state)
@@ -302,17 +325,14 @@ static void threads_cut_steps_as_they_like(void **state)
         for (int i = 0; i < 2; i++) {
             s[i] = synth_new("threads");
             struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            struct synth_crew *crew = synth_crew_open();
             for (int k = 0, done[2] = {0, 0}; k < 20; k++) {
                 int thread = i == 0 ? k % 2 : k < 10; /* turn by turn, or one after the other */
-                float x[2] = {(float)done[thread]++, differ && i && k == 13 ? 2 : 1};
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .role = thread ? "thread" : NULL}, x, 2);
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w", .role = thread ? "thread" : NULL}, x, 2);
-                const char *optimizer = i == 0 ? (thread ? "SGD#2" : "SGD") : "SGD";
-                x[1] = thread ? .1f : .2f;
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_HYPER, .name = "lr", .scope = optimizer, .role = NULL}, x, 2);
-                if (i == 0 || k != 7)
-                    twin_writer_step_end(w);
+                struct turn t = {.w = w, .count = (float)done[thread]++, .value = differ && i && k == 13 ? 2 : 1, .second = thread,
+                                 .end = i == 0 || k != 7, .optimizer = i == 0 && thread ? "SGD#2" : "SGD"};
+                synth_crew_do(crew, 1 + thread, take_turn, &t);
             }
+            synth_crew_close(crew);
         }
         struct twin_verdict *v = compare(s[0], s[1], NULL);
         expect_outcome(v, differ ? TWIN_DIFFER : TWIN_SAME);

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What of each process was compared, held against what was asked for. Two runs of one command: all steps of all processes of
+ * both. A resumed arm: from the step where it goes on to the end of the shorter arm. Whatever is short of that is named, so
+ * that nobody reads "same" where nothing, or too little, was compared.
+ */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long ull;
+
+struct account {
+    struct tw_cmp *c;
+    const struct tw_side *a, *b;
+    const struct tw_scan *scans;
+    size_t count;
+    bool differs;
+};
+
+/* Takes text. Where the runs differ anyway, what is missing is no reason for the verdict, but worth a note. */
+static void missing(struct account *x, char *text)
+{
+    if (!text)
+        return;
+    if (x->differs)
+        tw_cmp_note(x->c, "%s", text);
+    else
+        tw_cmp_unseen(x->c, "%s", text);
+    tw_free(text);
+}
+
+/* "rank 1", "rank 0 (child 2)", "rank 0, process 2" */
+static const char *who(const struct tw_proc *p, char out[96])
+{
+    const char *role = tw_proc_role(p);
+    int n = snprintf(out, 96, "rank %d", p->rank);
+    if (strcmp(role, "main") != 0)
+        n += snprintf(out + n, 96 - (size_t)n, " (%.60s)", role);
+    if (p->ordinal > 0)
+        snprintf(out + n, 96 - (size_t)n, ", process %zu", p->ordinal + 1);
+    return out;
+}
+
+/* Did the user ask for no more steps than this process made? */
+static bool cut_by_user(const struct tw_side *s, const struct tw_proc *p)
+{
+    return s->run->outcome == TWIN_RUN_STOPPED && s->run->max_steps > 0 && p->info->steps >= s->run->max_steps;
+}
+
+struct span { int64_t from, end_a, end_b; }; /* in a's count: where the comparison begins, and where each process ends */
+
+static struct span span_of(const struct tw_cmp *c, const struct tw_pair *p)
+{
+    const int64_t limit = c->o->steps_given ? (int64_t)c->o->steps : INT64_MAX;
+    struct span s = {.from = p->shift < 0 ? -p->shift : 0, .end_a = (int64_t)p->a->info->steps};
+    s.end_b = (int64_t)p->b->info->steps - p->shift;
+    s.end_a = s.end_a < limit ? s.end_a : limit;
+    s.end_b = s.end_b < limit ? s.end_b : limit;
+    return s;
+}
+
+/* Does another process of b go on where this one ends, or before? */
+static bool continued(const struct account *x, const struct tw_pair *p, int64_t end)
+{
+    for (size_t i = 0; i < x->count; i++) {
+        const struct tw_pair *q = x->scans[i].pair;
+        if (q->a == p->a && q->b->ordinal > p->b->ordinal && -q->shift <= end && -q->shift > -p->shift)
+            return true;
+    }
+    return false;
+}
+
+static char *nothing_compared(struct account *x, const struct tw_pair *p, const struct span *s)
+{
+    struct tw_cmp *c = x->c;
+    char name[96];
+    const ull steps_a = p->a->info->steps, steps_b = p->b->info->steps;
+    who(p->b, name);
+    if (steps_a == 0 || steps_b == 0)
+        return tw_cmp_text(c, "%s: no step was compared: %s made %llu, %s %llu", name, c->label_a, steps_a, c->label_b, steps_b);
+    if (s->from >= (int64_t)steps_a)
+        return tw_cmp_text(c, "%s: no step was compared: %s goes on at step %lld, and %s ends after %llu", name, c->label_b,
+                           (long long)s->from, c->label_a, steps_a);
+    return tw_cmp_text(c, "%s: no step was compared: %s goes on at step %lld, and the first %lld were asked for", name,
+                       c->label_b, (long long)s->from, (long long)(s->end_a < s->end_b ? s->end_a : s->end_b));
+}
+
+static void account_pair(struct account *x, const struct tw_scan *scan)
+{
+    struct tw_cmp *c = x->c;
+    const struct tw_pair *p = scan->pair;
+    const struct span s = span_of(c, p);
+    const int64_t end = s.end_a < s.end_b ? s.end_a : s.end_b;
+    char name[96];
+    if (!tw_pair_steps(p) || scan->recut)
+        return;
+    if (end <= s.from) {
+        missing(x, nothing_compared(x, p, &s));
+        return;
+    }
+    if (s.end_a == s.end_b || p->resumed)
+        return;
+    if (s.end_a < s.end_b ? cut_by_user(x->a, p->a) : cut_by_user(x->b, p->b) || continued(x, p, s.end_b))
+        return;
+    if (x->differs) {
+        missing(x, tw_cmp_text(c, "rank %d: only the %lld steps both have were compared", p->a->rank, (long long)(end - s.from)));
+        return;
+    }
+    missing(x, tw_cmp_text(c, "%s: %s has %llu steps and %s %llu: from step %lld on nothing was compared", who(p->a, name),
+                           c->label_a, (ull)s.end_a, c->label_b, (ull)(s.end_b + p->shift), (long long)end));
+}
+
+/* Of a process without a counterpart: did it compute anything? A launcher that was asked for its seeds did not. */
+static int computes(void *user, const struct twin_trace_record *r)
+{
+    struct tw_proc *p = user;
+    const struct twin_series *s = twin_trace_series(p->trace, r->series);
+    return s->kind != TWIN_KIND_STATE && s->kind != TWIN_KIND_HYPER && s->phase != TWIN_PHASE_ENVIRONMENT;
+}
+
+static size_t loader_workers(const struct tw_side *s, int32_t rank)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++)
+        n += s->proc[i].rank == rank && tw_proc_is_loader(&s->proc[i]);
+    return n;
+}
+
+static void account_alone(struct account *x, const struct tw_side *side, const struct tw_side *other, const char *label)
+{
+    for (size_t i = 0; i < side->count; i++) {
+        struct tw_proc *p = &side->proc[i];
+        char name[96];
+        /* Other workers divide the same batches otherwise: what they made is compared where the trainer got it. */
+        if (p->taken || (tw_proc_is_loader(p) && loader_workers(side, p->rank) != loader_workers(other, p->rank)))
+            continue;
+        who(p, name);
+        if (p->info->steps > 0)
+            missing(x, tw_cmp_text(x->c, "%s recorded only in %s: its %llu steps were compared with nothing", name, label,
+                                   (ull)p->info->steps));
+        else if (twin_trace_walk(p->trace, computes, NULL, p, NULL) != 0 || p->info->dropped)
+            missing(x, tw_cmp_text(x->c, "%s recorded only in %s: it was compared with nothing", name, label));
+        else
+            tw_cmp_note(x->c, "%s recorded only in %s, and no more than states of generators", name, label);
+    }
+}
+
+/* ---- threads: roles of records within a process */
+
+#define THREADS_MAX 1024u
+
+struct roles { struct tw_proc *p; uint64_t id[THREADS_MAX]; uint32_t name[THREADS_MAX]; size_t n; bool too_many; };
+
+static int take_role(void *user, const struct twin_trace_record *r)
+{
+    struct roles *t = user;
+    const struct twin_series *s = twin_trace_series(t->p->trace, r->series);
+    if (s->role == 0 || s->kind == TWIN_KIND_STATE)
+        return 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->name[i] == s->role)
+            return 0;
+    if (t->n == THREADS_MAX) {
+        t->too_many = true;
+        return 1;
+    }
+    t->id[t->n] = tw_key_hash(0, 0, twin_trace_string(t->p->trace, s->role), "", "");
+    t->name[t->n++] = s->role;
+    return 0;
+}
+
+static struct roles *roles_of(struct tw_cmp *c, struct tw_proc *p)
+{
+    struct roles *t = tw_calloc(1, sizeof *t);
+    c->oom |= !t;
+    if (t) {
+        t->p = p;
+        twin_trace_walk(p->trace, take_role, NULL, t, NULL);
+    }
+    return t;
+}
+
+static void only_in(struct account *x, const struct roles *t, const struct roles *other, const char *label)
+{
+    char name[96];
+    for (size_t i = 0; i < t->n; i++) {
+        bool both = false;
+        for (size_t k = 0; k < other->n && !both; k++)
+            both = t->id[i] == other->id[k];
+        if (!both)
+            missing(x, tw_cmp_text(x->c, "%s: %.80s recorded only in %s", who(t->p, name),
+                                   twin_trace_string(t->p->trace, t->name[i]), label));
+    }
+}
+
+/* Arms may do more in between, but a thread that only one of them has was compared with nothing. */
+static void account_threads(struct account *x, const struct tw_pair *p)
+{
+    struct roles *a = roles_of(x->c, p->a), *b = roles_of(x->c, p->b);
+    if (a && b && (a->too_many || b->too_many))
+        missing(x, tw_cmp_text(x->c, "rank %d: which threads both have, for there are more than %u", p->a->rank, THREADS_MAX));
+    else if (a && b) {
+        only_in(x, a, b, x->c->label_a);
+        only_in(x, b, a, x->c->label_b);
+    }
+    tw_free(a);
+    tw_free(b);
+}
+
+static bool has_rank(const struct tw_side *s, int32_t rank)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->proc[i].rank == rank)
+            return true;
+    return false;
+}
+
+/* Ranks that the job says it has, and of which neither run has a record. */
+static void account_silent_ranks(struct account *x)
+{
+    const int32_t world = x->a->world > x->b->world ? x->a->world : x->b->world;
+    struct tw_buf list = {0};
+    size_t silent = 0;
+    for (int32_t r = 0; r < world; r++) {
+        if (has_rank(x->a, r) || has_rank(x->b, r))
+            continue;
+        if (silent < 8)
+            tw_buf_printf(&list, "%s%d", silent ? ", " : "", r);
+        silent++;
+    }
+    if (silent)
+        missing(x, tw_cmp_text(x->c, "rank%s %s%s of %d recorded nothing in either run", silent > 1 ? "s" : "",
+                               list.data ? list.data : "", silent > 8 ? ", ..." : "", world));
+    tw_buf_free(&list);
+}
+
+/* Calls of the job that its agent could not record at all: what they saw is in no hash. */
+static void account_lost(struct account *x, const struct tw_side *side)
+{
+    for (size_t i = 0; i < side->count; i++) {
+        const struct tw_proc *p = &side->proc[i];
+        char name[96];
+        if (p->info->lost)
+            missing(x, tw_cmp_text(x->c, "run %zu: %llu records of %s were lost: more than 1,048,576 names, or no memory",
+                                   side->index + 1, (ull)p->info->lost, who(p, name)));
+    }
+}
+
+void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_scan *scans,
+                       size_t count, bool differs)
+{
+    struct account x = {c, a, b, scans, count, differs};
+    const bool worlds_differ = c->o->arms && a->world != b->world;
+    for (size_t i = 0; i < count; i++) {
+        account_pair(&x, &scans[i]);
+        if (c->o->arms && !differs && !tw_proc_is_loader(scans[i].pair->a))
+            account_threads(&x, scans[i].pair);
+    }
+    account_lost(&x, a);
+    account_lost(&x, b);
+    if (worlds_differ)
+        return;
+    account_alone(&x, a, b, c->label_a);
+    account_alone(&x, b, a, c->label_b);
+    if (a->count + b->count > 0)
+        account_silent_ranks(&x);
+}
+
+/* ---- the ranges, as the verdict shows them */
+
+static int by_rank(const void *x, const void *y)
+{
+    const struct twin_range *a = x, *b = y;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    int role = strcmp(a->process, b->process);
+    if (role)
+        return role;
+    return a->number_b < b->number_b ? -1 : a->number_b > b->number_b;
+}
+
+int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count, struct twin_range **out, size_t *n)
+{
+    *n = 0;
+    *out = tw_calloc(count ? count : 1, sizeof **out);
+    if (!*out)
+        return TWIN_ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const struct tw_scan *s = &scans[i];
+        const struct tw_pair *p = s->pair;
+        const struct span at = span_of(c, p);
+        struct twin_range *r = &(*out)[*n];
+        if (p->auxiliary && !tw_pair_steps(p))
+            continue;
+        *r = (struct twin_range){
+            .rank = p->a->rank,
+            .process = tw_cmp_copy(c, tw_proc_role(p->a)),
+            .number_a = p->a->ordinal + 1,
+            .number_b = p->b->ordinal + 1,
+            .first = (uint64_t)at.from,
+            .end = s->end > (uint64_t)at.from ? s->end : (uint64_t)at.from,
+            .of = p->a->info->steps,
+            .first_b = (uint64_t)(at.from + p->shift),
+            .of_b = p->b->info->steps,
+            .records = s->records,
+            .of_records = p->a->info->records,
+        };
+        r->whole = r->first == 0 && r->first_b == 0 && r->end == r->of && r->end == r->of_b;
+        if (!r->process) {
+            tw_ranges_free(*out, *n);
+            *out = NULL;
+            *n = 0;
+            return TWIN_ENOMEM;
+        }
+        ++*n;
+    }
+    if (*n)
+        qsort(*out, *n, sizeof **out, by_rank);
+    return 0;
+}
+
+void tw_ranges_free(struct twin_range *r, size_t n)
+{
+    for (size_t i = 0; r && i < n; i++)
+        tw_free(r[i].process);
+    tw_free(r);
+}
