@@ -71,6 +71,8 @@ class Recheck(Claims):
                 c for c in self.claims if c.get("claim") == "same-range" and c.get("runs") == [1, i]
             ]
             arms = any("insertions" in Rules(c).words for c in ranges)
+            unknown = {"unread", "dropped", "order-of-threads"}
+            need(not any(unknown & Rules(c).words for c in ranges), "some records are unknown")
             need(ranges, "runs 1 and %d were compared in nothing", i)
             most = max(most, max(number(c, "steps") for c in ranges))
             self.every_trace(i, ranges, arms)

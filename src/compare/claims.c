@@ -164,6 +164,12 @@ static json_t *rules_of(const struct tw_cmp *c, const struct tw_scan *s)
         append(&list, json_string("only-weights"));
     if (s->recut)
         append(&list, json_string("steps-of-threads"));
+    if (s->scheduled)
+        append(&list, json_string("order-of-threads"));
+    if (s->unread)
+        append(&list, json_string("unread"));
+    if (s->undecided)
+        append(&list, json_string("dropped"));
     for (size_t i = 0; i < c->o->ignore_count; i++)
         append(&list, json_pack("{s:o}", "ignore", text(c->o->ignore[i])));
     return list;
