@@ -180,6 +180,8 @@ class Claims:
     def finding(self, claim):
         """A record that differs, by its number in both traces."""
         need(len(items(claim, "at")) == 2, "evidence of two runs is wanted")
+        if claim["runs"][0] is None:
+            return self.against(claim)
         x, a = self.record(claim, 0)
         y, b = self.record(claim, 1)
         kind = word(claim, "type")
@@ -187,26 +189,8 @@ class Claims:
             need(claim.get("kind") == "none", "there is no evidence")
             return self.hash_only(claim)
         need(a and b or kind in ("only-a", "only-b"), "evidence of two runs is wanted")
-        for r in (a, b):
-            if r:
-                name, phase, what = printable(r.key[2]), PHASES[r.key[0]], KINDS[r.key[1]]
-                need(
-                    (name, phase, what)
-                    == (claim.get("name"), claim.get("phase"), claim.get("kind")),
-                    "record %d of step %d is %s/%s %s",
-                    r.seq,
-                    r.step,
-                    phase,
-                    what,
-                    name,
-                )
-                need(
-                    printable(r.key[3]) == claim.get("scope"),
-                    "record %d of step %d stands in %s",
-                    r.seq,
-                    r.step,
-                    r.key[3],
-                )
+        for r in filter(None, (a, b)):
+            self.is_named(claim, r)
         if a and b:
             need(a.key == b.key, "the two records are not the same thing")
             need(
@@ -232,6 +216,28 @@ class Claims:
         elif claim.get("role") == "origin" and a and b:
             self.inputs(x, y, a, b)
         return "step %d, %s" % (a.step if a else b.step, printable((a or b).key[2]))
+
+    def against(self, claim):
+        """Held against a baseline: what the run recorded is looked up, the other side is a file."""
+        r = self.record(claim, 1)[1]
+        if r is None:
+            return "nothing of the run"
+        self.is_named(claim, r)
+        return "step %d, %s" % (r.step, printable(r.key[2]))
+
+    def is_named(self, claim, r):
+        name, phase, what = printable(r.key[2]), PHASES[r.key[0]], KINDS[r.key[1]]
+        need(
+            (name, phase, what) == (claim.get("name"), claim.get("phase"), claim.get("kind")),
+            "record %d of step %d is %s/%s %s",
+            r.seq,
+            r.step,
+            phase,
+            what,
+            name,
+        )
+        scope = printable(r.key[3])
+        need(scope == claim.get("scope"), "record %d of step %d is in %s", r.seq, r.step, scope)
 
     def hash_only(self, claim):
         step = number(claim, "step", 0), number(claim, "step", 1)
