@@ -35,18 +35,21 @@ uint32_t tw_agent_layout(int dtype, uint32_t ndim, const int64_t *shape);
 struct tw_agent_item {
     const void *data;        /* first logical element */
     const int64_t *shape;    /* NULL: contiguous, element count in `count` */
-    const int64_t *strides;  /* in elements; NULL: contiguous */
+    const int64_t *strides;  /* in elements; NULL: contiguous. Of a part (TWIN_REC_PART; shape NULL): the element count of the whole */
     uint64_t count;          /* elements */
     uint64_t global_offset;
     uint32_t series, layout;
-    uint32_t flags;          /* TW_ITEM_* | TWIN_REC_* that the caller knows (RECOMPUTED, UNOBSERVED, UNORDERED, OFFSET) << 8 */
+    uint32_t flags;          /* TW_ITEM_* | TWIN_REC_* that the caller knows (RECOMPUTED, UNOBSERVED, UNORDERED, OFFSET, PART) << 8 */
     uint16_t dtype, ndim;    /* enum twin_dtype */
     uint64_t link;           /* out: the record's link */
 };
-enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2 }; /* SKETCH counts only in steps that tw_agent_sketch_every asks for */
+/* SKETCH counts only in steps that tw_agent_sketch_every asks for. DIGESTED: `data` points to the digest, found before. */
+enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2, TW_ITEM_DIGESTED = 4 };
 /* Digests and records n tensors on the calling thread. Time spent is added to the observer's account. Returns n, or 0 when off.
  * consumed/consumed_count: links stored with every item (may be NULL/0). */
 size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count);
+/* Digests n tensors without recording them: out[i] is what a record of items[i] with TW_ITEM_DIGESTED may point to. */
+void tw_agent_digests(const struct tw_agent_item *items, size_t n, struct twin_digest *out);
 /* Records opaque bytes (generator states, file digests). flags: as in tw_agent_item. Returns the link. */
 uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_t flags);
 uint64_t tw_agent_now_ns(void);

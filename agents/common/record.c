@@ -114,7 +114,7 @@ uint32_t tw_agent_layout(int dtype, uint32_t ndim, const int64_t *shape)
 }
 
 /* The flags of an item that are the trace's. */
-#define KNOWN_FLAGS (TWIN_REC_RECOMPUTED | TWIN_REC_UNOBSERVED | TWIN_REC_UNORDERED | TWIN_REC_OFFSET)
+#define KNOWN_FLAGS (TWIN_REC_RECOMPUTED | TWIN_REC_UNOBSERVED | TWIN_REC_UNORDERED | TWIN_REC_OFFSET | TWIN_REC_PART)
 
 /* What is found about one item. */
 struct found {
@@ -126,8 +126,9 @@ struct found {
 
 static void want(struct found *f, const struct tw_agent_item *item, bool sketch_step)
 {
-    f->want_stats = item->flags & TW_ITEM_STATS;
-    f->want_sketch = sketch_step && item->flags & TW_ITEM_SKETCH && item->dtype != TWIN_BYTES;
+    bool digested = item->flags & TW_ITEM_DIGESTED;
+    f->want_stats = item->flags & TW_ITEM_STATS && !digested;
+    f->want_sketch = sketch_step && item->flags & TW_ITEM_SKETCH && item->dtype != TWIN_BYTES && !digested;
     f->failed = false;
 }
 
@@ -135,6 +136,10 @@ static void look(struct found *f, const struct tw_agent_item *item)
 {
     if (item->flags >> 8 & TWIN_REC_UNOBSERVED)
         return;
+    if (item->flags & TW_ITEM_DIGESTED) {
+        memcpy(&f->digest, item->data, sizeof f->digest);
+        return;
+    }
     int64_t count = item->count > INT64_MAX ? INT64_MAX : (int64_t)item->count;
     struct twin_tensor t = {.data = item->data, .dtype = (enum twin_dtype)item->dtype, .ndim = item->ndim,
                             .shape = item->shape, .strides = item->strides, .global_offset = item->global_offset};
@@ -155,6 +160,8 @@ static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *it
                                  .global_offset = item->global_offset, .links = links, .link_count = link_count};
     if (item->global_offset)
         o.flags |= TWIN_REC_OFFSET;
+    if (o.flags & TWIN_REC_PART)
+        o.whole = item->strides && !item->shape ? (uint64_t)*item->strides : 0;
     if (link_count)
         o.flags |= TWIN_REC_LINKS;
     if (f->failed) { /* a view that makes no sense: it happened, its contents could not be read */
@@ -193,10 +200,17 @@ static size_t bytes_of(const struct tw_agent_item *item)
     return item->flags >> 8 & TWIN_REC_UNOBSERVED || (size && item->count > SIZE_MAX / 2 / size) ? 0 : (size_t)item->count * size;
 }
 
+/* Where an item begins in the tensor that it is a part of, in bytes. */
+static uint64_t offset_of(const struct tw_agent_item *item)
+{
+    return item->global_offset * twin_dtype_size((enum twin_dtype)item->dtype);
+}
+
 /* Whether an item's digest may be put together from pieces. Such an item has at least two. */
 static bool divisible(const struct tw_agent_item *item, const struct found *f)
 {
-    return !f->want_stats && !f->want_sketch && !item->shape && !item->global_offset && item->data && bytes_of(item) > PIECE_BYTES;
+    return !f->want_stats && !f->want_sketch && !item->shape && !(item->flags & TW_ITEM_DIGESTED) && offset_of(item) % 16 == 0 && item->data &&
+           bytes_of(item) > PIECE_BYTES;
 }
 
 static void one_piece(void *user, size_t piece)
@@ -211,7 +225,8 @@ static void one_piece(void *user, size_t piece)
         return;
     }
     size_t at = (piece - b->first_piece[i]) * PIECE_BYTES, left = bytes_of(item) - at;
-    struct twin_digest d = twin_digest_bytes((const char *)item->data + at, left < PIECE_BYTES ? left : PIECE_BYTES, at);
+    size_t bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+    struct twin_digest d = twin_digest_bytes((const char *)item->data + at, bytes, offset_of(item) + at);
     atomic_fetch_add(&b->sum_a[i], d.a);
     atomic_fetch_add(&b->sum_b[i], d.b);
 }
@@ -282,6 +297,22 @@ size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *c
     twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
     tw_guard_leave(&g);
     return n;
+}
+
+void tw_agent_digests(const struct tw_agent_item *items, size_t n, struct twin_digest *out)
+{
+    struct tw_guard g;
+    if (!items || !out || !n || !enter(&g))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        struct found f = {0};
+        struct tw_agent_item item = items[i];
+        item.flags &= ~(uint32_t)(TW_ITEM_STATS | TW_ITEM_SKETCH);
+        want(&f, &item, false);
+        look(&f, &item);
+        out[i] = f.digest;
+    }
+    tw_guard_leave(&g);
 }
 
 uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_t flags)

@@ -155,6 +155,14 @@ struct twin_against {
     bool world_known;                      /* both sides have a record of their world */
 };
 
+/* Tensors too large to be read in every step, which are recorded in parts that take turns. Over the steps that were compared. */
+struct twin_cover {
+    enum twin_kind kind;                   /* weight or moment */
+    uint64_t compared, elements;           /* summed over tensors and steps: elements that were compared, elements that there are */
+    uint32_t every;                        /* the longest that an element went without being looked at, in steps; 1: never */
+    uint64_t tensors, whole_at_end;        /* tensors, and those of them of which the end was compared in every element */
+};
+
 struct twin_verdict {
     enum twin_verdict_outcome outcome;
     enum twin_verdict_outcome bitwise;     /* without the tolerance */
@@ -184,6 +192,7 @@ struct twin_verdict {
     struct twin_transplant *transplant;    /* NULL: none */
     enum twin_replay replay;               /* of the zoom's suspect */
     struct twin_rule_use *rules; size_t rule_count; /* of the tolerance file, in its order */
+    struct twin_cover *covers; size_t cover_count; /* what was recorded in parts; none: all that was recorded was whole */
     struct twin_against *against;          /* NULL: runs were compared with each other */
     int replay_core[2];                    /* of TWIN_REPLAY_BY_CORE: two that give different results */
     struct twin_claim *claims; size_t claim_count; /* made while comparing; twin_verdict_claims() has those of findings, too */

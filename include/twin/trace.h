@@ -63,6 +63,8 @@ enum twin_record_flags {
     TWIN_REC_RECOMPUTED = 1u << 5,      /* activation checkpointing ran this forward again */
     TWIN_REC_UNOBSERVED = 1u << 6,      /* it happened, its contents could not be read: no digest */
     TWIN_REC_UNORDERED = 1u << 7,       /* its place among its neighbours means nothing: left out of the order hash */
+    TWIN_REC_PART = 1u << 8,            /* a run of elements of a tensor, for want of time: `whole` says how many there are.
+                                           Records of the other parts may stand in other steps; raw digests add up. */
 };
 
 #define TWIN_MAX_LINKS 64
@@ -95,6 +97,7 @@ struct twin_observation {
     uint32_t flags;                   /* TWIN_REC_*: those that say which of the pointers below are set */
     struct twin_digest digest;
     uint64_t global_offset;
+    uint64_t whole;                   /* with TWIN_REC_PART: elements of the tensor that it is a part of */
     const struct twin_stats *stats;
     const struct twin_sketch *sketch;
     const uint64_t *links;            /* values once returned by twin_writer_record */
@@ -195,6 +198,7 @@ struct twin_trace_record {
     uint64_t time_ns;                /* monotonic, since start of the trace */
     struct twin_digest digest;       /* raw sums */
     uint64_t global_offset;
+    uint64_t whole;                  /* with TWIN_REC_PART: elements of the whole tensor; 0 otherwise */
     struct twin_stats stats;         /* valid with TWIN_REC_STATS */
     struct twin_sketch sketch;       /* valid with TWIN_REC_SKETCH; k is 0 otherwise */
     uint32_t link_count;
@@ -223,6 +227,18 @@ const struct twin_layout *twin_trace_layout(struct twin_trace *t, uint32_t id);
 bool twin_trace_note(struct twin_trace *t, size_t index, const char **key, const char **value);
 /* Gaps: steps in which records were dropped. index from 0; false past the end. */
 bool twin_trace_gap(struct twin_trace *t, size_t index, uint32_t *step, uint32_t *dropped);
+
+/* A stretch of the file whose contents were found damaged while something was read: what it held is unknown. */
+struct twin_trace_hole {
+    uint64_t block;                  /* number of the (first) damaged block */
+    uint64_t offset;                 /* where it begins in the file */
+    uint32_t first_step, last_step;  /* its records belong to steps in between, ends included; not for definitions */
+    bool definitions;                /* it held names, shapes, notes or gaps */
+};
+/* Those met so far by whatever was read. index from 0; false past the end. */
+bool twin_trace_hole(const struct twin_trace *t, size_t index, struct twin_trace_hole *out);
+/* Is everything known that the record refers to (names, scope, role, operation, layout)? False: it stood in damaged bytes. */
+bool twin_trace_described(struct twin_trace *t, const struct twin_trace_record *r);
 
 /* Verifies everything: header, every CRC, the seal chain, every length, every value hash recomputed from the records
  * where none were dropped. 0 when intact; TWIN_EFORMAT with the first fault (offset, expected, found); a tail (info.tail_bytes,

@@ -32,7 +32,7 @@ PHASES = ("none", "data", "rng", "init", "forward", "backward", "collective", "o
           "kernel", "output")
 KINDS = ("none", "batch", "indices", "state", "weight", "activation", "gradient (local)", "gradient", "moment", "loss", "in",
          "out", "match", "order", "file", "line", "value", "hyper")
-STATS, SKETCH, OFFSET, LINKS, NOT_COMPOSABLE, RECOMPUTED, UNOBSERVED, UNORDERED = (1 << n for n in range(8))
+STATS, SKETCH, OFFSET, LINKS, NOT_COMPOSABLE, RECOMPUTED, UNOBSERVED, UNORDERED, PART = (1 << n for n in range(9))
 
 M64 = (1 << 64) - 1
 P127 = (1 << 127) - 1
@@ -167,7 +167,7 @@ Block = namedtuple("Block", "offset type index previous data_index last_data jum
                             "time_ns previous_seal seal payload_bytes payload_crc raw")
 Stats = namedtuple("Stats", "count nan pos_inf neg_inf zeros min max sum sumsq")
 Record = namedtuple("Record", "step seq occurrence series layout thread flags time_ns digest stats global_offset skipped sketch "
-                              "links")
+                              "links whole", defaults=(None,))    # whole: elements of the tensor that a part belongs to
 Step = namedtuple("Step", "step records dropped order phases prefix order_prefix")
 Series = namedtuple("Series", "phase kind name scope role op site")
 Layout = namedtuple("Layout", "dtype shape")
@@ -180,12 +180,15 @@ def _align(n, to):
 def _unpack_record(flags, body):
     series, layout, step, seq, occurrence, thread, time_ns, a, b = RECORD.unpack_from(body)
     at = RECORD.size
-    stats = offset = sketch = links = skipped = None
+    stats = offset = sketch = links = skipped = whole = None
     if flags & STATS:
         stats = Stats(*struct.unpack_from("<5Q4d", body, at))
         at += 72
     if flags & OFFSET:
         offset, = struct.unpack_from("<Q", body, at)
+        at += 8
+    if flags & PART:
+        whole, = struct.unpack_from("<Q", body, at)
         at += 8
     if flags & SKETCH:
         k, _, skipped = struct.unpack_from("<IIQ", body, at)
@@ -201,7 +204,8 @@ def _unpack_record(flags, body):
         at += 8 + 8 * count
     if at != len(body):
         raise TraceError("a record of %d bytes where %d were expected" % (len(body), at))
-    return Record(step, seq, occurrence, series, layout, thread, flags, time_ns, (a, b), stats, offset, skipped, sketch, links)
+    return Record(step, seq, occurrence, series, layout, thread, flags, time_ns, (a, b), stats, offset, skipped, sketch, links,
+                  whole)
 
 
 def _unpack_step(body):
@@ -473,6 +477,8 @@ def _record_dump(r):
                         _bits(r.stats.min, r.stats.max, r.stats.sum, r.stats.sumsq)]
     if r.global_offset is not None:
         out["global_offset"] = r.global_offset
+    if r.whole is not None:
+        out["whole"] = r.whole
     if r.sketch is not None:
         out["sketch"] = [r.skipped, _bits(*r.sketch)]
     if r.links is not None:

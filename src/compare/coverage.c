@@ -193,6 +193,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
             tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", k.p->rank, tw_proc_role(k.p));
         c->v->records_compared += s->records;
     }
+    tw_whole(c, scans, count);
     if (count == 0) {
         tw_cmp_unseen(c, "everything: no process of the job left a record");
         return;

@@ -81,7 +81,8 @@ static int take(void *user, const struct twin_trace_record *t)
     if (!g || !reach(r, g, t->step))
         return r->cmp->oom ? TWIN_ENOMEM : 0;
     g->c.not_finite += bad;
-    g->c.y[t->step] += bad ? NAN : norm ? x->sumsq : x->sum;
+    double share = t->flags & TWIN_REC_PART && x->count > 0 ? (double)t->whole / (double)x->count : 1; /* a part stands for all */
+    g->c.y[t->step] += bad ? NAN : norm ? share * x->sumsq : x->sum;
     g->n[t->step]++;
     return 0;
 }

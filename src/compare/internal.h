@@ -63,6 +63,7 @@ struct tw_proc {
     const char *path;        /* owned by the run */
     int32_t rank;
     size_t ordinal;          /* among processes of equal rank and role, by start time */
+    size_t run;              /* which of the runs it belongs to */
     bool taken;              /* matched with a process of the other run */
     uint64_t *key, *token;   /* per series id, filled on demand; 0 = not yet */
     size_t series_room;
@@ -92,6 +93,7 @@ void tw_side_close(struct tw_side *side);
 /* Pairs processes by (rank, role, ordinal); processes of equal rank and role whose records agree are paired first. */
 int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count);
 const char *tw_proc_role(const struct tw_proc *p);
+extern uint64_t tw_verified_bytes; /* traces up to this size are verified as a whole when they are opened. Tests make it smaller. */
 /* True for a run that ended as it wanted to: what it did not record did not happen. */
 bool tw_side_complete(const struct tw_side *s);
 /* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
@@ -127,8 +129,14 @@ struct tw_view {
     uint64_t dropped;             /* records of these steps without details */
     uint64_t total;               /* records of these steps, dropped ones included; 0: not known */
     bool partial;                 /* the process ended (or was cut) inside: what is missing is unknown */
-    bool cut;                     /* more than TW_MAX_STEP_RECORDS */
+    bool cut;                     /* more than tw_view_limit */
+    uint64_t nameless;            /* of the dropped ones: stored, but what they are stood in damaged bytes */
 };
+
+/* How many records of a step are decoded: TW_MAX_STEP_RECORDS. Tests make it smaller. */
+extern size_t tw_view_limit;
+/* Names the damaged stretches that were met in a trace so far, as reasons why not everything was compared. */
+void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p);
 
 /* Loads steps first..last. A damaged stretch gives fewer records and dropped > 0. 0, TWIN_ENOMEM, or a trace error. */
 int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last, struct tw_view *v, struct twin_error *err);
@@ -159,6 +167,7 @@ struct tw_stepdiff {
     size_t equal;                 /* matched records with equal contents */
     size_t order;                 /* how many of d are of type ORDER */
     size_t ignored;               /* differences left out by --ignore */
+    size_t elsewhere;             /* parts of large tensors where the other run recorded other parts: unknown */
     size_t renumbered;            /* equal records of which one run counts another occurrence: threads in another order */
     size_t unread;                /* matched records whose contents only one of the two has */
     size_t schedule;              /* names of equal values that several threads recorded: which came n-th is not known */
@@ -243,6 +252,7 @@ struct tw_scan {
     uint64_t scheduled;           /* steps with values whose order among several threads is not known */
     uint32_t scheduled_at;        /* the first of them */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
+    uint64_t elsewhere;           /* parts of large tensors that only one of the two recorded in a step */
 };
 
 int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
@@ -334,6 +344,14 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code
 /* ---- coverage.c: was enough seen to say "same"? Adds to c->unseen. */
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
+
+/* ---- whole.c: large tensors that are recorded in parts, in turns */
+/* The other view has parts of the same tensor, but not this one: what it holds there is unknown. */
+bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const struct tw_view *other);
+/* How much of the weights, or of the optimizer's state, a step's records hold, of 1. */
+double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kind);
+/* Is every element covered, and whole at the end of what was compared? Adds to c->v->covers, notes and c->unseen. */
+void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count);
 
 /* ---- noise.c: numbers told from times, pids and addresses */
 /* The seconds since 1970 in which a bare number is a time stamp: of numbers of ten digits almost every fourth lies in this

@@ -23,7 +23,7 @@ static int by_rank_role_start(const void *x, const void *y)
     return strcmp(a->path, b->path);
 }
 
-#define VERIFIED_BYTES ((uint64_t)16 << 20) /* larger ones take too long for each comparison: twinrun show --verify */
+uint64_t tw_verified_bytes = (uint64_t)16 << 20; /* larger ones take too long for each comparison: twinrun show --verify */
 
 /* silent: what processes without any record say that they could not see. */
 static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, struct tw_texts *silent, bool *no_memory)
@@ -62,16 +62,22 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, s
     }
     /* Prefix hashes prove steps equal across a damaged stretch, but a trace that was altered is no evidence for "same". */
     struct twin_error fault = TWIN_ERROR_INIT;
-    rc = info->file_bytes <= VERIFIED_BYTES && info->tail_bytes == 0 ? twin_trace_verify(t, &fault) : 0;
+    rc = info->file_bytes <= tw_verified_bytes && info->tail_bytes == 0 ? twin_trace_verify(t, &fault) : 0;
     if (rc == TWIN_ENOMEM) {
         twin_trace_close(t);
         *no_memory = true;
         return;
     }
+    if (rc == 0 && info->file_bytes <= tw_verified_bytes && info->tail_bytes > 0)
+        twin_trace_walk(t, NULL, NULL, NULL, NULL); /* a killed process's tail is no damage, but what lies before it may be */
     if (rc == TWIN_EFORMAT)
         tw_cmp_unseen(c, "run %zu: a trace is damaged: %s", side->index + 1, fault.message);
     struct tw_proc *p = &side->proc[side->count++];
-    *p = (struct tw_proc){.trace = t, .info = info, .path = path, .rank = info->rank};
+    *p = (struct tw_proc){.trace = t, .info = info, .path = path, .rank = info->rank, .run = side->index};
+    tw_say_damage(c, p);
+    if (info->lost > 0)
+        tw_cmp_unseen(c, "run %zu: %llu calls of rank %d (%s) could not be recorded: no memory, or more names than a trace holds",
+                      side->index + 1, (unsigned long long)info->lost, info->rank, tw_proc_role(p));
     if (tw_starts(tw_proc_role(p), "main")) { /* a worker may be killed with its work done, and counts as it likes */
         side->closed &= info->closed;
         side->steps = info->steps > side->steps ? info->steps : side->steps;

@@ -40,6 +40,19 @@ static const char *plural(uint8_t phase, uint8_t kind)
     }
 }
 
+/* Behind the name of what was recorded in parts: how much of it was seen to be equal. */
+static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label *l, uint32_t step)
+{
+    bool entering = l->kind == 0; /* the weights that entered this step are those that left the one before */
+    bool updated = l->phase == TWIN_PHASE_OPTIMIZER && l->kind == TWIN_KIND_WEIGHT;
+    if (!entering && !updated && l->kind != TWIN_KIND_MOMENT)
+        return;
+    enum twin_kind kind = l->kind == TWIN_KIND_MOMENT ? TWIN_KIND_MOMENT : TWIN_KIND_WEIGHT;
+    double share = tw_share_of_elements(p, entering && step > 0 ? step - 1 : step, kind);
+    if (share < 1)
+        tw_buf_printf(text, " (%.0f%% of the elements)", share < 0.01 ? 1.0 : 100 * share);
+}
+
 /* What is known to be equal when nothing of the step itself is: everything before it. */
 static char *steps_before(struct tw_cmp *c, uint32_t step)
 {
@@ -106,6 +119,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             tw_buf_printf(&text, "%zu other %.*s", siblings, (int)(strlen(plural(r->phase, r->kind)) - (siblings == 1)), plural(r->phase, r->kind));
         else
             tw_buf_puts(&text, labels[i].text);
+        if (!last)
+            say_share(&text, a->proc, &labels[i], step);
         done++;
     }
     if (out->equal_records > 0 && done) {
@@ -358,7 +373,7 @@ static bool hashes_prove(const struct tw_scan *s, uint32_t step)
  * be among them: the hashes prove a difference only where there is nothing of the kind. */
 static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, const struct tw_stepdiff *d, struct tw_scan *out)
 {
-    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread > 0;
+    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread + d->elsewhere > 0;
     bool may_not_count = c->o->ignore_count > 0 || c->o->arms || d->unnumbered > 0;
     if (explained && dropped == 0)
         return;
@@ -371,6 +386,15 @@ static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, cons
     }
 }
 
+/* Where steps lie in damaged bytes the search ends at the next one that is known, though the runs parted before it. */
+static bool parted_before(const struct tw_scan *s, uint32_t step)
+{
+    struct twin_step_hash x, y;
+    return twin_trace_step_hash(s->pair->a->trace, step, &x, NULL) == 0 &&
+           twin_trace_step_hash(s->pair->b->trace, (uint32_t)(step + s->shift), &y, NULL) == 0 && x.records == y.records &&
+           memcmp(x.phase, y.phase, sizeof x.phase) == 0;
+}
+
 /* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something significant differs. */
 static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a, bool partial_b, struct tw_scan *out,
                      struct twin_error *err)
@@ -379,6 +403,10 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     struct tw_stepdiff d = {0};
     size_t idle = 0;
     uint32_t step_b = (uint32_t)(step + out->shift);
+    if (hashes_differ && parted_before(out, step)) {
+        tw_cmp_unseen(c, "the value hashes of rank %d part in steps before step %u that lie in damaged bytes", out->pair->a->rank, step);
+        return 0;
+    }
     int rc = tw_view_load(c, out->pair->a, step, step, &va, err);
     if (rc == 0)
         rc = tw_view_load(c, out->pair->b, step_b, step_b, &vb, err);
@@ -408,6 +436,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         tw_cmp_unseen(c, "step %u of rank %d: the contents of %zu record%s could be read in one run only", step, out->pair->a->rank,
                       d.unread, d.unread == 1 ? "" : "s");
     take_order(c, &va, &vb, &d, out);
+    out->elsewhere += d.elsewhere;
     if (!out->found)
         take_shared(c, step, &va, &vb, &d, out);
     if (!hashes_differ) {
@@ -538,6 +567,8 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
         tw_cmp_unseen(c, "rank %d: from step %u on several threads recorded values under one name, equal ones in another order; a role for "
                       "each thread (twin_thread_role, threading.Thread(name=...)) tells them apart",
                       p->a->rank, out->scheduled_at);
+    tw_say_damage(c, p->a);
+    tw_say_damage(c, p->b);
     return rc;
 }
 

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct start { uint64_t key, content; bool known; }; /* a weight b starts with, as if it were an updated weight */
-struct hunt { struct tw_proc *a; struct start *w; size_t n; uint32_t *hits; size_t steps; uint32_t first_hits; };
+/* A weight b starts with, as if it were an updated weight. known: a records it after steps; part: in some of them only. */
+struct start { uint64_t key, content; bool known, part; };
+/* hits: whole weights of a step that are those b starts with; parts: the same of parts of weights; missed: parts that are not. */
+struct hunt { struct tw_proc *a; struct start *w; size_t n; uint32_t *hits, *parts, *missed; size_t steps; uint32_t first_hits; };
 
 static int by_key(const void *x, const void *y)
 {
@@ -31,12 +33,18 @@ static int count_hit(void *user, const struct twin_trace_record *r)
     struct start *found = bsearch(&wanted, h->w, h->n, sizeof *h->w, by_key);
     if (!found)
         return 0;
-    found->known |= !initial; /* buffers are among the initial weights only */
     bool hit = found->content == tw_record_content(h->a, r);
+    bool part = r->flags & TWIN_REC_PART;
+    found->known |= !initial; /* buffers are among the initial weights only */
+    found->part |= part;
     if (initial)
-        h->first_hits += hit;
-    else
+        h->first_hits += hit && !part;
+    else if (!part)
         h->hits[r->step] += hit;
+    else if (hit)
+        h->parts[r->step]++;
+    else
+        h->missed[r->step]++;
     return 0;
 }
 
@@ -47,7 +55,7 @@ static size_t initial_weights(struct tw_view *b, struct start *w)
         const struct tw_rec *r = &b->rec[i];
         if (r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT)
             w[n++] = (struct start){tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, tw_rec_name(b, r), tw_rec_scope(b, r), tw_rec_role(b, r)),
-                                    r->content, false};
+                                    r->content, false, false};
     }
     if (n)
         qsort(w, n, sizeof *w, by_key);
@@ -68,17 +76,20 @@ static bool choose(const struct tw_pair *p, const struct hunt *h, int64_t *k)
     uint32_t all = 0;
     bool found = false;
     for (size_t i = 0; i < h->n; i++)
-        all += h->w[i].known;
-    if (all == 0)
+        all += h->w[i].known && !h->w[i].part;
+    bool parts = false;
+    for (size_t s = 0; s < h->steps; s++)
+        parts |= h->parts[s] > 0;
+    if (all == 0 && !parts)
         return false;
-    if (h->first_hits >= all) {
+    if (all > 0 && h->first_hits >= all) {
         *k = 0;
         found = true;
         if (same_data(p, 0))
             return true;
     }
     for (size_t s = 0; s < h->steps; s++) {
-        if (h->hits[s] < all)
+        if (h->hits[s] < all || h->missed[s] > 0 || h->hits[s] + h->parts[s] == 0)
             continue;
         if (!found)
             *k = (int64_t)s + 1;
@@ -101,11 +112,13 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
         return rc;
     h = (struct hunt){.a = p->a, .steps = (size_t)p->a->info->steps};
     h.w = tw_reallocarray(NULL, start.count, sizeof *h.w);
-    h.hits = tw_calloc(h.steps, sizeof *h.hits);
+    h.hits = tw_calloc(3 * h.steps, sizeof *h.hits);
     if (!h.w || !h.hits) {
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory looking for the place of a resumed run");
         goto out;
     }
+    h.parts = h.hits + h.steps;
+    h.missed = h.parts + h.steps;
     h.n = initial_weights(&start, h.w);
     rc = twin_trace_walk(p->a->trace, count_hit, NULL, &h, NULL);
     rc = rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading a trace") : 0;

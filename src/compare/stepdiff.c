@@ -59,7 +59,9 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
         size_t j = out->to_b[i];
         struct tw_diff d = {.type = TWIN_FINDING_ONLY_A, .a = i, .b = j, .at = 2 * (i + 1)};
         if (j == TW_NONE) {
-            if (i < h.a)
+            if (tw_part_elsewhere(a, x, b))
+                out->elsewhere++;
+            else if (i < h.a)
                 push(c, out, d, a, x);
             continue;
         }
@@ -84,6 +86,8 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
     for (size_t j = 0; j < b->count; j++) {
         if (to_a[j] != TW_NONE) {
             before = moved[to_a[j]] ? before : to_a[j] + 1;
+        } else if (tw_part_elsewhere(b, &b->rec[j], a)) {
+            out->elsewhere++;
         } else if (j < h.b) {
             push(c, out, (struct tw_diff){.type = TWIN_FINDING_ONLY_B, .a = TW_NONE, .b = j, .at = 2 * before + 1}, b, &b->rec[j]);
         }

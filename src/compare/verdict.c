@@ -74,6 +74,7 @@ void twin_verdict_free(struct twin_verdict *v)
         tw_free(v->rules[i].where);
     }
     tw_free(v->rules);
+    tw_free(v->covers);
     free_against(v->against);
     tw_claims_free(v->claims, v->claim_count);
     tw_free(v);

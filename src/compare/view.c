@@ -8,6 +8,8 @@
 #define READ_AT_ONCE 50000u /* a decoded record is large: steps with more are streamed */
 #define SERIES_MAX (1u << 21) /* above what the format allows: such an id is damage, and means "no series" */
 
+size_t tw_view_limit = TW_MAX_STEP_RECORDS;
+
 uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *scope, const char *role)
 {
     struct tw_hash128 n = tw_hash_bytes(name, strlen(name), 1), s = tw_hash_bytes(scope, strlen(scope), 2),
@@ -79,7 +81,11 @@ static int append(void *user, const struct twin_trace_record *r)
     struct tw_view *v = l->v;
     if (r->step < l->first || r->step > l->last)
         return 0;
-    if (v->count >= TW_MAX_STEP_RECORDS) {
+    if (!twin_trace_described(v->proc->trace, r)) {
+        v->nameless++;
+        return 0;
+    }
+    if (v->count >= tw_view_limit) {
         v->cut = true;
         return 1;
     }
@@ -128,17 +134,59 @@ static void count_dropped(struct tw_view *v, uint32_t first, uint32_t last)
             v->dropped += dropped;
 }
 
-/* How many records these steps had, if that is known of all of them. */
-static uint64_t total_of(struct tw_proc *p, uint32_t first, uint32_t last)
+/* What the step hashes say of these steps: how many records they had, and how many of these lie in damaged bytes. */
+static void count_missing(struct tw_view *v, uint32_t first, uint32_t last)
 {
     struct twin_step_hash h;
-    uint64_t total = 0;
-    for (uint64_t step = first; step <= last; step++) {
-        if (step >= p->info->steps || twin_trace_step_hash(p->trace, (uint32_t)step, &h, NULL) != 0)
-            return 0;
+    uint64_t total = 0, stored = 0, loaded = v->nameless + v->count;
+    bool all = true;
+    for (uint64_t step = first; step <= last && step < v->proc->info->steps; step++) {
+        if (twin_trace_step_hash(v->proc->trace, (uint32_t)step, &h, NULL) != 0) {
+            v->dropped++;
+            all = false;
+            continue;
+        }
         total += h.records;
+        stored += h.records - h.dropped;
     }
-    return total;
+    all &= last < v->proc->info->steps;
+    if (all && !v->cut && loaded < stored)
+        v->dropped += stored - loaded;
+    v->total = all ? total : 0;
+}
+
+/* The bytes of a record's step may lie in a stretch that is damaged. */
+static void count_holes(struct tw_view *v, uint32_t first, uint32_t last)
+{
+    struct twin_trace_hole h;
+    for (size_t i = 0; twin_trace_hole(v->proc->trace, i, &h); i++)
+        if (!h.definitions && h.first_step <= last && first <= h.last_step && last >= v->proc->info->steps)
+            v->dropped++; /* how many there are is known of finished steps only */
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p)
+{
+    struct twin_trace_hole h;
+    for (size_t i = 0; twin_trace_hole(p->trace, i, &h); i++)
+        tw_cmp_unseen(c, "run %zu: block %llu of rank %d (%s) is damaged: %s", p->run + 1, (unsigned long long)h.block, p->rank, file_name(p->path),
+                      h.definitions ? "names that it may have held are unknown" : "its records are unknown");
+}
+
+static void say_missing(struct tw_cmp *c, const struct tw_view *v, uint32_t step)
+{
+    tw_say_damage(c, v->proc);
+    if (v->nameless)
+        tw_cmp_unseen(c, "run %zu: %llu records of step %u of rank %d have names that lie in damaged bytes", v->proc->run + 1,
+                      (unsigned long long)v->nameless, step, v->proc->rank);
+    if (v->cut)
+        tw_cmp_unseen(c, "run %zu: step %u of rank %d has more than %zu records: those behind were not compared", v->proc->run + 1, step,
+                      v->proc->rank, tw_view_limit);
 }
 
 int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last, struct tw_view *v, struct twin_error *err)
@@ -172,8 +220,11 @@ int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t l
         return twin_error_set(err, rc, "%s", local.code ? local.message : "out of memory reading a trace");
     }
     count_dropped(v, first, last);
-    v->total = v->dropped ? total_of(p, first, last) : 0;
+    v->dropped += v->nameless;
+    count_missing(v, first, last);
+    count_holes(v, first, last);
     v->partial |= v->cut;
+    say_missing(c, v, first);
     return 0;
 }
 

@@ -289,6 +289,23 @@ static json_t *hints(const struct twin_report *r)
     return list;
 }
 
+/* Tensors that were recorded in parts, in turns; what is not listed was recorded whole. */
+static json_t *covers(const struct twin_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->cover_count; i++) {
+        const struct twin_cover *c = &v->covers[i];
+        json_t *item = json_pack("{s:s,s:o,s:o,s:i,s:o,s:o}", "kind", twin_kind_name(c->kind), "elements_compared",
+                                 count(c->compared), "elements", count(c->elements), "every_steps", (int)c->every, "tensors",
+                                 count(c->tensors), "whole_at_end", count(c->whole_at_end));
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
 /* What each sentence rests on (docs/format/verdict.md). */
 static json_t *claims(const struct twin_verdict *v)
 {
@@ -326,6 +343,7 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "records", json_pack("{s:o,s:o}", "reference", count(v->records_a), "compared", count(v->records_compared)));
     add(&root, "range", ranges(v));
     add(&root, "coverage", coverage(v));
+    add(&root, "in_parts", covers(v));
     add(&root, "b_starts_at", v->shift ? json_integer(-v->shift) : json_null());
     add(&root, "classes", classes(v));
     add(&root, "gaps", gaps(v));

@@ -156,6 +156,8 @@ static int load_blocks(struct twin_trace *t, struct tw_buf *offsets, struct twin
         look = tw_trace_header(t, offset, &b, err);
         if (look == TW_GOOD)
             look = tw_trace_payload(t, &b, err);
+        if (look == TW_DAMAGED)
+            tw_trace_bad_block(t, &b);
         if (look != TW_GOOD)
             continue;
         struct tw_cursor at = tw_cursor_over(t, &b);
@@ -234,6 +236,22 @@ const struct twin_layout *twin_trace_layout(struct twin_trace *t, uint32_t id)
     static const struct twin_layout none;
     tw_dict_load(t, NULL);
     return id < t->dict.layout_room && t->dict.layouts[id] ? t->dict.layouts[id] : &none;
+}
+
+static bool has_string(const struct tw_dict *d, uint32_t id)
+{
+    return id == 0 || (id < d->string_room && d->strings[id].bytes);
+}
+
+bool twin_trace_described(struct twin_trace *t, const struct twin_trace_record *r)
+{
+    const struct tw_dict *d = &t->dict;
+    tw_dict_load(t, NULL);
+    if (r->series >= d->series_room || !d->series[r->series])
+        return false;
+    const struct twin_series *s = d->series[r->series];
+    bool layout = r->layout == 0 || (r->layout < d->layout_room && d->layouts[r->layout]);
+    return layout && has_string(d, s->name) && has_string(d, s->scope) && has_string(d, s->role) && has_string(d, s->op);
 }
 
 bool twin_trace_note(struct twin_trace *t, size_t index, const char **key, const char **value)

@@ -58,7 +58,7 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
     r->flags = e->flags;
     r->time_ns = f.time_ns;
     r->digest = (struct twin_digest){f.digest_a, f.digest_b};
-    r->global_offset = 0;
+    r->global_offset = r->whole = 0;
     r->sketch.k = 0;
     r->link_count = 0;
     if (e->flags & TWIN_REC_STATS) {
@@ -72,6 +72,8 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
         r->stats = (struct twin_stats){0};
     }
     if (e->flags & TWIN_REC_OFFSET && !take(&at, &left, &r->global_offset, 8))
+        return false;
+    if (e->flags & TWIN_REC_PART && !take(&at, &left, &r->whole, 8))
         return false;
     if (e->flags & TWIN_REC_SKETCH) {
         struct tw_record_sketch s;
@@ -115,6 +117,8 @@ struct collect {
 static int add_block(struct twin_trace *t, const struct tw_block *b, struct collect *c, struct twin_error *err)
 {
     int look = tw_trace_payload(t, b, err);
+    if (look == TW_DAMAGED)
+        tw_trace_bad_block(t, b);
     if (look != TW_GOOD)
         return look < 0 ? look : 0; /* damaged: its records are unknown */
     struct tw_cursor at = tw_cursor_over(t, b);
@@ -151,18 +155,32 @@ static int by_place(const void *x, const void *y)
     return (i > j) - (i < j);
 }
 
+/* DATA blocks are numbered: a missing number is a block whose header is damaged. after: NULL for the last block of the file. */
+static void note_missing(struct twin_trace *t, const struct tw_block *before, const struct tw_block *after)
+{
+    uint64_t found = before ? before->data_index + 1 : 0;
+    uint64_t expected = after ? after->data_index : t->last.data_index + (t->last.type == TW_BLOCK_DATA);
+    if (found < expected)
+        tw_trace_bad_stretch(t, before, after);
+}
+
 /* Headers of the blocks that touch steps first..last, nearest first, from the file's end or from a seek. */
 static int find_blocks(struct twin_trace *t, const struct collect *c, struct tw_buf *offsets, struct twin_error *err)
 {
     struct tw_block b, next;
     /* the block that holds the end of the step after last, if there is one, is the last that matters */
     int look = (uint64_t)c->last < t->info.steps ? tw_trace_seek_step(t, c->last, &b, err) : TW_DAMAGED;
-    if (look == TW_DAMAGED)
+    if (look == TW_DAMAGED) {
         look = tw_trace_last(t, TW_BLOCK_DATA, &b, err);
+        if (look >= 0 && t->any)
+            note_missing(t, look == TW_GOOD ? &b : NULL, NULL);
+    }
     for (; look == TW_GOOD && b.last_step >= c->first; b = next) {
         if (b.first_step <= c->last && tw_buf_append(offsets, &b.offset, sizeof b.offset) != 0)
             return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for a list of blocks", t->path);
         look = tw_trace_before(t, &b, TW_BLOCK_DATA, &next, err);
+        if (look >= 0)
+            note_missing(t, look == TW_GOOD ? &next : NULL, &b);
     }
     return look < 0 ? look : 0;
 }
@@ -205,18 +223,27 @@ void twin_trace_records_free(struct twin_trace_record *records)
 int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record, twin_trace_step_fn *on_step, void *user,
                     struct twin_error *err)
 {
-    struct tw_block b;
+    struct tw_block b, data, previous = {0};
     struct twin_trace_record r;
     struct twin_step_hash h;
+    bool any = false; /* data is the last good header of a DATA block */
     int look = tw_trace_scan_forward(t, sizeof t->header, &b, err);
     for (; look == TW_GOOD; look = tw_trace_scan_forward(t, b.offset + tw_block_span(&b), &b, err)) {
+        if (b.index > previous.index + (previous.magic != 0))
+            tw_trace_lost_definitions(t, previous.magic ? &previous : NULL);
+        previous = b;
         if (b.type != TW_BLOCK_DATA)
             continue;
+        note_missing(t, any ? &data : NULL, &b);
+        data = b;
+        any = true;
         look = tw_trace_payload(t, &b, err);
         if (look < 0)
             return look;
-        if (look == TW_DAMAGED)
+        if (look == TW_DAMAGED) {
+            tw_trace_bad_block(t, &b);
             continue; /* what it held is unknown */
+        }
         struct tw_cursor at = tw_cursor_over(t, &b);
         struct tw_entry e;
         bool bad = false;
@@ -230,5 +257,7 @@ int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record, twin_
                 return rc;
         }
     }
+    if (look >= 0 && t->any)
+        note_missing(t, any ? &data : NULL, NULL);
     return look < 0 ? look : 0;
 }

@@ -97,7 +97,7 @@ _Static_assert(sizeof(struct tw_record) + sizeof(struct tw_record_stats) <= 128,
 /* TWIN_REC_OFFSET: u64. TWIN_REC_SKETCH: struct + double[k]. TWIN_REC_LINKS: struct + u64[count]. */
 struct tw_record_sketch { uint32_t k, zero; uint64_t skipped; };
 struct tw_record_links { uint32_t count, zero; };
-#define TW_RECORD_FLAGS 0xFFu
+#define TW_RECORD_FLAGS 0x1FFu
 #define TW_RECORD_MAX (sizeof(struct tw_record) + sizeof(struct tw_record_stats) + 8 + sizeof(struct tw_record_sketch) + \
                        8 * TWIN_SKETCH_MAX + sizeof(struct tw_record_links) + 8 * TWIN_MAX_LINKS)
 

@@ -25,6 +25,8 @@ struct tw_dict {
     size_t note_count, note_room, gap_count, gap_room;
 };
 
+#define TW_HOLES_MAX 256u /* further ones widen the last */
+
 struct twin_trace {
     int fd;
     char *path;
@@ -40,6 +42,8 @@ struct twin_trace {
     uint64_t payload_offset;
     uint64_t hole_from, hole_to;     /* the last answer of a scan backwards: a hole is met again at each probe */
     struct tw_dict dict;
+    struct twin_trace_hole hole[TW_HOLES_MAX]; /* sorted by when they were met */
+    size_t holes;
 };
 
 /* reader.c */
@@ -53,6 +57,12 @@ int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *
 int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_block_type type, struct tw_block *out,
                     struct twin_error *err);
 int tw_trace_last(struct twin_trace *t, enum tw_block_type type, struct tw_block *out, struct twin_error *err);
+
+/* holes.c: damage that was met. A block whose header is good, and what lies between two good DATA blocks (before is NULL at
+ * the start of the file). */
+void tw_trace_bad_block(struct twin_trace *t, const struct tw_block *b);
+void tw_trace_lost_definitions(struct twin_trace *t, const struct tw_block *before); /* there may have been some in a stretch */
+void tw_trace_bad_stretch(struct twin_trace *t, const struct tw_block *before, const struct tw_block *after);
 
 /* entries.c */
 struct tw_cursor { const char *at, *end; };

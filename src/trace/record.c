@@ -120,6 +120,8 @@ static struct parts parts_of(const struct twin_observation *o)
         p.bytes += sizeof(struct tw_record_stats);
     if (p.flags & TWIN_REC_OFFSET)
         p.bytes += 8;
+    if (p.flags & TWIN_REC_PART)
+        p.bytes += 8;
     if (p.flags & TWIN_REC_SKETCH) {
         p.k = o->sketch->k;
         p.bytes += (uint32_t)sizeof(struct tw_record_sketch) + 8 * p.k;
@@ -141,6 +143,8 @@ static void encode(char *at, const struct tw_record *r, const struct parts *p, c
     }
     if (p->flags & TWIN_REC_OFFSET)
         at = put(at, &o->global_offset, 8);
+    if (p->flags & TWIN_REC_PART)
+        at = put(at, &o->whole, 8);
     if (p->flags & TWIN_REC_SKETCH) {
         struct tw_record_sketch sketch = {.k = p->k, .skipped = o->sketch->skipped};
         at = put(at, &sketch, sizeof sketch);

@@ -10,6 +10,7 @@ import json
 import os
 import struct
 
+DIGESTED, PART = 4, 1 << 8
 ITEM = struct.Struct("=QQQQQIIIHHQ")
 WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
 PHASES = ("none", "data", "rng", "init", "forward", "backward", "collective", "optimizer", "checkpoint", "environment",
@@ -47,6 +48,7 @@ class FakeLibrary:
     def __init__(self, level="tensors", window=None, out=None, max_steps=0):
         self._level, self._window, self._out, self._max = LEVELS[level], window, out, max_steps
         self._series, self._layouts = [None], [None]
+        self._held = {}    # contents digested and not yet recorded
         self._steps = 0
         self._sequence = 0
         self._closed = False
@@ -99,16 +101,30 @@ class FakeLibrary:
             raw = ctypes.string_at(address + 64 * i, 64)
             data, shape, strides, count, offset, series, layout, flags, dtype, ndim, _link = ITEM.unpack(raw)
             shapes = list((ctypes.c_int64 * ndim).from_address(shape)) if shape else [count]
-            steps = list((ctypes.c_int64 * ndim).from_address(strides)) if strides else None
-            content = b"" if flags >> 8 & 64 else logical_bytes(data, WIDTH[dtype], shapes, steps)
+            steps = list((ctypes.c_int64 * ndim).from_address(strides)) if strides and shape else None
+            whole = ctypes.c_int64.from_address(strides).value if strides and not shape else None
+            if flags & DIGESTED:
+                content = self._held.pop(ctypes.string_at(data, 16))
+            else:
+                content = b"" if flags >> 8 & 64 else logical_bytes(data, WIDTH[dtype], shapes, steps)
             known = list((ctypes.c_uint64 * link_count).from_address(ctypes.addressof(links))) if link_count else []
-            link = self._one(series, layout, content, flags, known)
+            link = self._one(series, layout, content, flags, known, offset, whole)
             ctypes.c_uint64.from_address(address + 64 * i + 56).value = link
         return n
 
     records_long = records
 
-    def _one(self, series, layout, content, flags, links=()):
+    def digests(self, address, n, out):
+        """What a record needs is kept; the 16 bytes that stand for it number it."""
+        for i in range(n):
+            data, shape, strides, count, *_, flags, dtype, ndim, _link = ITEM.unpack(ctypes.string_at(address + 64 * i, 64))
+            shapes = list((ctypes.c_int64 * ndim).from_address(shape)) if shape else [count]
+            steps = list((ctypes.c_int64 * ndim).from_address(strides)) if strides and shape else None
+            out[2 * i], out[2 * i + 1] = len(self._held), id(self) >> 4
+            key = ctypes.string_at(ctypes.addressof(out) + 16 * i, 16)
+            self._held[key] = b"" if flags >> 8 & 64 else logical_bytes(data, WIDTH[dtype], shapes, steps)
+
+    def _one(self, series, layout, content, flags, links=(), offset=0, whole=None):
         phase, kind, name, scope, role, op, site = self._series[series]
         dtype, shape = self._layouts[layout] if layout else (0, [len(content)])
         digest = hashlib.sha256(repr((dtype, shape)).encode() + content).hexdigest()[:16]
@@ -116,7 +132,8 @@ class FakeLibrary:
         link = self._steps << 32 | self._sequence
         self._keep({"step": self._steps, "phase": phase, "kind": kind, "name": name, "scope": scope, "role": role, "op": op,
                     "site": site, "dtype": dtype, "shape": shape, "digest": digest, "unobserved": bool(flags >> 8 & 64),
-                    "recomputed": bool(flags >> 8 & 32), "link": link, "links": list(links), "bytes": len(content)})
+                    "recomputed": bool(flags >> 8 & 32), "link": link, "links": list(links), "bytes": len(content),
+                    **({"offset": offset, "whole": whole} if flags >> 8 & PART else {})})
         return link
 
     def bytes(self, series, data, size, flags):

@@ -29,12 +29,13 @@ def test_every_step_has_gradients_weights_moments_and_hyperparameters():
     for step in range(3):
         assert job.names(step=step, kind="gradient") == NET
         assert job.names(step=step, kind="weight", phase="optimizer") == NET + BUFFERS
-        moments = [name + part for name in NET for part in (".exp_avg", ".exp_avg_sq")]
-        assert job.names(step=step, kind="moment") == ["a.weight.step", *moments]
+        moments = [name + part for name in NET for part in (".step", ".exp_avg", ".exp_avg_sq")]
+        assert job.names(step=step, kind="moment") == moments
         assert job.names(step=step, kind="hyper") == ["lr[0]", "betas[0][0]", "betas[0][1]", "eps[0]", "weight_decay[0]",
                                                       "initial_lr[0]"]
     rates = [r["digest"] for r in job.select(kind="hyper", name="lr[0]")]
-    assert len(set(rates)) == 3 and job.select(step=3) == []
+    assert len(set(rates)) == 3
+    assert [r["name"] for r in job.select(step=3)] == NET + moments    # the last look, at the end of the process
 
 
 def test_weights_are_those_that_the_step_leaves():
@@ -49,36 +50,100 @@ def test_weights_are_those_that_the_step_leaves():
     assert job.select(phase="init", name="a.weight")[0]["digest"] == want
 
 
-def test_large_weights_are_sampled_in_every_step_and_whole_at_both_ends():
+def bounds(count):
+    """Sixteen equal runs of elements that begin at multiples of 16."""
+    length = -(-count // 16) + -(-(-count // 16)) % 16
+    return [(i, min(i + length, count)) for i in range(0, count, length)]
+
+
+def large_weights(steps):
+    """(initial weight, [the weight and its momentum after each step]) of torch_jobs/large.py, computed once more."""
     import torch
 
-    def digest(shape, array):
-        return hashlib.sha256(repr((10, shape)).encode() + array.tobytes()).hexdigest()[:16]
-
-    job = observed("large")
     torch.manual_seed(0)
     model = torch.nn.Linear(512, 513)
-    weight = model.weight.detach().numpy()
-    part = weight.reshape(-1)[: 4 * 65536].reshape(4, 65536)[:, :4096]
-    first = {r["name"]: r for r in job.select(phase="init", kind="weight")}
-    assert list(first) == ["weight", "weight[1/16]", "bias"]
-    assert first["weight"]["digest"] == digest([513, 512], weight) and first["weight[1/16]"]["digest"] == digest([4, 4096], part)
-    assert job.steps(phase="optimizer", kind="weight", name="weight[1/16]") == [0, 1, 2]
-    assert job.steps(phase="optimizer", kind="weight", name="weight") == [3]
+    first, after = model.weight.detach().clone().numpy().reshape(-1), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    for _ in range(3):
+    for _ in range(steps):
         optimizer.zero_grad()
         model(torch.ones(2, 512)).pow(2).mean().backward()
         optimizer.step()
-    after = {r["name"]: r["digest"] for r in job.select(phase="optimizer", kind="weight")}
-    assert after["weight"] == digest([513, 512], weight) and after["weight[1/16]"] == digest([4, 4096], part)
-    assert job.names(step=1, kind="moment") == ["weight.momentum_buffer[:16384]", "bias.momentum_buffer"]
+        momentum = optimizer.state[model.weight]["momentum_buffer"]
+        after.append(tuple(t.detach().clone().numpy().reshape(-1) for t in (model.weight, momentum)))
+    return first, after
+
+
+def digest(array, shape=None):
+    return hashlib.sha256(repr((10, shape or [array.size])).encode() + array.tobytes()).hexdigest()[:16]
+
+
+def test_a_large_weight_is_first_recorded_whole_and_in_parts():
+    job = observed("large", args=("3",))
+    weight = large_weights(0)[0]
+    found = {r["name"]: r for r in job.select(phase="init", kind="weight")}
+    parts = {"weight[%d:%d]" % (a, b): (a, b) for a, b in bounds(weight.size)}
+    assert list(found) == ["weight", *parts, "bias"] and len(parts) == 16
+    assert found["weight"]["digest"] == digest(weight, [513, 512])
+    for name, (a, b) in parts.items():
+        assert found[name]["digest"] == digest(weight[a:b]) and found[name]["offset"] == a and found[name]["whole"] == weight.size
+
+
+def test_all_parts_of_large_weights_and_moments_are_recorded_in_the_first_steps_and_at_the_end():
+    job = observed("large", args=("3",))
+    _first, after = large_weights(3)
+    for step in range(4):    # the fourth: after the last one, at the end of the process
+        for kind, name, now in zip(("weight", "moment"), ("weight", "weight.momentum_buffer"), after[min(step, 2)]):
+            found = {r["name"]: r["digest"] for r in job.select(phase="optimizer", kind=kind, step=step) if "whole" in r}
+            assert found == {"%s[%d:%d]" % (name, a, b): digest(now[a:b]) for a, b in bounds(now.size)}
     assert job.steps(kind="gradient", name="weight") == [0, 1, 2] and job.select(kind="gradient", name="weight")[0]["shape"] == [513, 512]
+    assert job.note("parts") == "16"
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_then_the_parts_take_turns_and_sixteen_steps_see_each_of_them(optimizer):
+    job = observed("large", args=("36", optimizer))
+    for kind in ("weight", "moment"):
+        seen = [[r["offset"] for r in job.select(phase="optimizer", kind=kind, step=step) if "whole" in r] for step in range(37)]
+        each = 2 if kind == "moment" and optimizer == "Adam" else 1    # moments of the one weight
+        assert {len(s) for s in seen[:16]} == {16 * each} == {len(seen[36])}
+        assert {len(s) for s in seen[16:36]} == {each}
+        assert all({o for s in seen[at: at + 16] for o in s} == {a for a, _b in bounds(513 * 512)} for at in range(16, 20))
+
+
+def test_a_resumed_run_records_the_parts_that_the_other_records():
+    whole, resumed = observed("large", args=("40", "Adam", "save")), observed("large", args=("40", "Adam", "resume"))
+    name = lambda job, step: [r["name"] for r in job.select(phase="optimizer", step=step) if "whole" in r]  # noqa: E731
+    assert [name(whole, step) for step in range(33, 40)] == [name(resumed, step - 17) for step in range(33, 40)]
+    assert len(name(whole, 33)) == 3
+
+
+def test_the_weights_are_whole_beside_a_checkpoint():
+    job = observed("large", args=("40", "Adam", "save"))
+    saved = [r for r in job.select(phase="checkpoint", kind="weight", step=17) if "whole" in r]
+    assert [r["offset"] for r in saved] == [a for a, _b in bounds(513 * 512)]
+
+
+def test_the_last_step_that_steps_lets_pass_is_whole():
+    job = observed("large", args=("40",), extra=(("TWINRUN_STEPS", "24"), ("FAKE_STEPS", "24")))
+    assert len([r for r in job.select(phase="optimizer", kind="weight", step=23) if "whole" in r]) == 16
+    assert len([r for r in job.select(phase="optimizer", kind="weight", step=22) if "whole" in r]) == 1
+
+
+@pytest.mark.parametrize("how", ["function", "exit", "child"])
+def test_the_end_is_whole_when_the_optimizer_is_gone_or_the_process_ends_at_once(how):
+    """`function`: training in a function that returns; `exit`: os._exit; `child`: in a child of multiprocessing, by fork."""
+    job = observed("large", args=("18", "Adam", how))
+    last = max(r["step"] for r in job.records)
+    _first, after = large_weights(1)
+    found = [r for r in job.select(phase="optimizer", kind="weight", step=last) if "whole" in r]
+    assert last == 18 and [r["offset"] for r in found] == [a for a, _b in bounds(after[0][0].size)]
+    moments = {r["name"].partition("[")[0] for r in job.select(phase="optimizer", kind="moment", step=last)}
+    assert {"weight.exp_avg", "weight.exp_avg_sq", "bias.exp_avg", "weight.step", "bias.step"} <= moments
 
 
 @pytest.mark.parametrize("level", ["steps", "modules", "ops"])
 def test_at_other_levels_weights_are_whole(level):
-    assert observed("large", level).names(step=1, kind="weight", phase="optimizer") == ["weight", "bias"]
+    assert observed("large", level, args=("3",)).names(step=1, kind="weight", phase="optimizer") == ["weight", "bias"]
 
 
 def test_batches_come_with_their_indices_and_the_loader_s_label():
@@ -123,15 +188,15 @@ def test_coverage_is_noted():
 
 def test_two_optimizers_that_alternate_make_one_step_of_both():
     job = observed("gan")
-    assert [job.steps(kind="weight", phase="optimizer", scope=s, name="0.bias") for s in ("Sequential", "Sequential#2")] == [[0, 1, 2]] * 2
+    assert [job.steps(kind="weight", phase="optimizer", scope=s, name="0.bias") for s in ("Sequential", "Sequential#2")] == [[0, 1, 2, 3]] * 2
     assert job.steps(kind="loss") == [0, 0, 1, 1, 2, 2]
     assert "0.weight.momentum_buffer" in job.names(step=0, kind="moment", scope="Sequential")
 
 
 def test_optimizers_that_do_not_alternate_end_a_step_each():
     job = observed("critic")
-    assert job.steps(kind="weight", phase="optimizer", name="bias", scope="Linear") == [0, 0, 1, 2, 4, 5, 6, 7]
-    assert job.steps(kind="weight", phase="optimizer", name="bias", scope="Linear#2") == [3, 8]
+    assert job.steps(kind="weight", phase="optimizer", name="bias", scope="Linear") == [0, 0, 1, 2, 4, 5, 6, 7, 9]
+    assert job.steps(kind="weight", phase="optimizer", name="bias", scope="Linear#2") == [3, 8, 9]
 
 
 def test_each_backward_of_a_closure_is_an_occurrence():
@@ -140,7 +205,7 @@ def test_each_backward_of_a_closure_is_an_occurrence():
     assert losses.count(0) > 1 and losses == sorted(losses) and set(losses) == {0, 1}
     name = job.names(kind="gradient")[0]
     assert job.steps(kind="gradient", name=name) == losses
-    assert job.steps(kind="weight", phase="optimizer", name=name) == [0, 1]
+    assert job.steps(kind="weight", phase="optimizer", name=name) == [0, 1, 2]
 
 
 def test_accumulated_backwards_share_a_step():
@@ -151,7 +216,7 @@ def test_accumulated_backwards_share_a_step():
 def test_a_step_left_out_by_the_scaler_is_a_step_with_its_gradients():
     job = observed("scaler")
     assert job.steps(kind="moment", name="step skipped") == [1]
-    assert job.steps(kind="weight", phase="optimizer", name="bias") == [0, 2, 3]
+    assert job.steps(kind="weight", phase="optimizer", name="bias") == [0, 2, 3, 4]
     assert job.steps(kind="gradient", name="bias") == [0, 1, 2, 3]
     scales = [r["digest"] for r in job.select(kind="hyper", name="loss scale")]
     assert len(scales) == 4 and scales[1] != scales[2]

@@ -37,6 +37,8 @@ static int on_record(void *user, const struct twin_trace_record *r)
                           "role", text(twin_trace_string(t, s->role)), "site", text(twin_trace_string(t, s->site)),
                           "digest", digest, "dtype", twin_dtype_name((enum twin_dtype)l->dtype), "shape", shape,
                           "offset", (json_int_t)r->global_offset);
+    if (o && r->flags & TWIN_REC_PART)
+        json_object_set_new(o, "whole", json_integer((json_int_t)r->whole));
     if (o && r->flags & TWIN_REC_STATS)
         json_object_set_new(o, "stats", json_pack("{s:I s:f s:f}", "count", (json_int_t)r->stats.count, "sum", r->stats.sum, "sumsq", r->stats.sumsq));
     return o ? print(o) : -1;

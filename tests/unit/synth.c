@@ -49,19 +49,30 @@ struct synth *synth_new(const char *label)
     return s;
 }
 
-struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role)
+static struct twin_writer *open_process(struct synth *s, int32_t rank, int32_t world, const char *role, size_t ring_bytes)
 {
     size_t n = s->run.trace_count++;
     char path[400];
     must(n < PROCESSES, "process count");
     snprintf(path, sizeof path, "%s/ranks/%d.%zu.twt", s->dir, rank, 1000 + n);
     s->trace[n] = strdup(path);
-    struct twin_writer_options o = {.path = path, .rank = rank, .world = world, .role = role, .lossless = true};
+    struct twin_writer_options o = {.path = path, .rank = rank, .world = world, .role = role, .ring_bytes = ring_bytes,
+                                    .lossless = ring_bytes == 0};
     struct twin_error err = TWIN_ERROR_INIT;
     if (twin_writer_open(&o, &s->writer[n], &err) != 0)
         fprintf(stderr, "%s\n", err.message);
     must(s->writer[n] != NULL, "writer");
     return s->writer[n];
+}
+
+struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role)
+{
+    return open_process(s, rank, world, role, 0);
+}
+
+struct twin_writer *synth_dropping(struct synth *s)
+{
+    return open_process(s, 0, 1, NULL, 16384);
 }
 
 static void sha(const char *text, char hex[65])

@@ -16,6 +16,7 @@ struct synth; /* a run folder under construction */
 struct synth *synth_new(const char *label);
 /* A writer for one process; the trace belongs to the run. role NULL = main. */
 struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role);
+struct twin_writer *synth_dropping(struct synth *s); /* the only process; drops what does not fit into a small ring */
 void synth_print(struct synth *s, const char *which, const char *text); /* which: "stdout" or "stderr" */
 void synth_file(struct synth *s, const char *path, const char *contents);
 struct twin_run *synth_run(struct synth *s); /* to change exit code, outcome, ... */

@@ -48,8 +48,8 @@ static void test_round_trip_of_everything(void **state)
     uint64_t links[3] = {1, UINT64_MAX, (uint64_t)7 << 32 | 9};
     struct twin_observation ob = {.series = s, .layout = l, .digest = {0x1111222233334444u, 0xFFFFEEEEDDDDCCCCu},
                                   .flags = TWIN_REC_STATS | TWIN_REC_SKETCH | TWIN_REC_OFFSET | TWIN_REC_LINKS |
-                                           TWIN_REC_NOT_COMPOSABLE | TWIN_REC_RECOMPUTED,
-                                  .global_offset = UINT64_C(1) << 40, .stats = &stats, .sketch = &sketch, .links = links,
+                                           TWIN_REC_NOT_COMPOSABLE | TWIN_REC_RECOMPUTED | TWIN_REC_PART,
+                                  .global_offset = UINT64_C(1) << 40, .whole = UINT64_C(3) << 41, .stats = &stats, .sketch = &sketch, .links = links,
                                   .link_count = 3};
     assert_int_equal(twin_writer_record(w, &ob), 1);
     ob.flags = TWIN_REC_UNOBSERVED;
@@ -90,13 +90,15 @@ static void test_round_trip_of_everything(void **state)
     assert_int_equal(r[0].seq, 1);
     assert_int_equal(r[0].occurrence, 0);
     assert_int_equal(r[0].flags, TWIN_REC_STATS | TWIN_REC_SKETCH | TWIN_REC_OFFSET | TWIN_REC_LINKS |
-                                     TWIN_REC_NOT_COMPOSABLE | TWIN_REC_RECOMPUTED);
+                                     TWIN_REC_NOT_COMPOSABLE | TWIN_REC_RECOMPUTED | TWIN_REC_PART);
     assert_memory_equal(&r[0].digest, &ob.digest, sizeof ob.digest);
     assert_memory_equal(&r[0].stats, &stats, sizeof stats);
     assert_int_equal(r[0].sketch.k, 16);
     assert_int_equal(r[0].sketch.skipped, 6);
     assert_memory_equal(r[0].sketch.bucket, sketch.bucket, 16 * sizeof(double));
     assert_int_equal(r[0].global_offset, UINT64_C(1) << 40);
+    assert_int_equal(r[0].whole, UINT64_C(3) << 41);
+    assert_int_equal(r[1].whole, 0);
     assert_int_equal(r[0].link_count, 3);
     assert_memory_equal(r[0].links, links, sizeof links);
     assert_int_equal(r[1].occurrence, 1);

@@ -93,6 +93,8 @@ static int print_record(void *user, const struct twin_trace_record *r)
     }
     if (r->flags & TWIN_REC_OFFSET)
         printf(", \"global_offset\": %llu", (unsigned long long)r->global_offset);
+    if (r->flags & TWIN_REC_PART)
+        printf(", \"whole\": %llu", (unsigned long long)r->whole);
     if (r->flags & TWIN_REC_SKETCH) {
         printf(", \"sketch\": [%llu, ", (unsigned long long)r->sketch.skipped);
         words(r->sketch.bucket, r->sketch.k);

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 
-from . import core, tensors
+from . import core, optim, tensors
 from .core import S, hook, trim
 from .native import CHECKPOINT, FILE
 
@@ -106,6 +106,7 @@ def _saved(value, file):
     pending = tensors.pending()
     pending.add_bytes(core.series(CHECKPOINT, FILE, name, "", "torch.save"), "\n".join(contents.parts).encode())
     pending.flush()
+    optim.look_at_checkpoint()
     core.saw("checkpoint")
     if contents.values:
         text = "\n".join("%s = %s" % pair for pair in contents.values)

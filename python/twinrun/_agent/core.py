@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all hooks share: the switch, the guard around every hook, the first record of a process, series, steps, notes."""
 import atexit
+import functools
 import os
 import sys
 import threading
@@ -32,7 +33,9 @@ class State:
         self.ops = False          # operation level is active in the current step
         self.begun = False        # identified, first records written
         self.step = 0             # mirrors the library's
+        self.last_step = None     # that is recorded, where --steps says so
         self.fresh = True         # nothing recorded in this step
+        self.finished = False     # the end has been shown
         self.forked = False       # child of a process that was armed
         self.rank = 0
         self.worker = None        # role of a DataLoader worker
@@ -140,13 +143,30 @@ def start():
         return False
     S.lib = lib
     S.level = lib.level()
+    wanted = os.environ.get("TWINRUN_STEPS", "")
+    S.last_step = int(wanted) - 1 if wanted.isdigit() and int(wanted) else None
     if S.on:
         return True
     atexit.register(_finish)
+    _replace_exit()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
     S.on = True
     return True
+
+
+def _replace_exit():
+    """A child of multiprocessing, and who calls os._exit, end without atexit: what the end is to show is shown before."""
+    original = os._exit
+
+    def _exit(*args, **kwargs):
+        try:
+            if not T.busy:
+                _finish()
+        finally:
+            original(*args, **kwargs)
+
+    os._exit = functools.update_wrapper(_exit, original)
 
 
 def child_number():
@@ -219,8 +239,9 @@ def set_depth():
 
 
 def _finish():
-    if not S.on or not S.begun:
+    if not S.on or not S.begun or S.finished:
         return
+    S.finished = True
     T.busy = True
     try:
         for function in S.on_exit:
@@ -239,7 +260,7 @@ def _finish():
 def _after_fork():
     """The child records into a trace of its own, from its step 0 on."""
     S.forked = True
-    S.begun = False
+    S.begun = S.finished = False
     S.step = 0
     S.python_ns = S.native_ns = 0
     S.seen.clear()

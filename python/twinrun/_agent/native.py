@@ -15,8 +15,8 @@ DATA, RNG, INIT, FORWARD, BACKWARD, COLLECTIVE, OPTIMIZER, CHECKPOINT, ENVIRONME
 BYTES, U8, I8, BOOL, U16, I16, F16, BF16, U32, I32, F32, U64, I64, F64, C64, C128, F8_E4M3FN, F8_E5M2 = range(18)
 
 # TW_ITEM_*, and TWIN_REC_* << 8
-STATS, SKETCH = 1, 2
-OFFSET, RECOMPUTED, UNOBSERVED, UNORDERED = (1 << 2) << 8, (1 << 5) << 8, (1 << 6) << 8, (1 << 7) << 8
+STATS, SKETCH, DIGESTED = 1, 2, 4
+OFFSET, RECOMPUTED, UNOBSERVED, UNORDERED, PART = (1 << 2) << 8, (1 << 5) << 8, (1 << 6) << 8, (1 << 7) << 8, (1 << 8) << 8
 
 STEPS, TENSORS, MODULES, OPS = range(4)  # enum tw_agent_level
 
@@ -43,6 +43,7 @@ _SIGNATURES = {
     "series": (_u32, [_int, _int, _str, _str, _str, _str, _str]),
     "layout": (_u32, [_int, _u32, _ptr]),
     "records": (_size, [_ptr, _size, _ptr, _size]),
+    "digests": (None, [_ptr, _size, _ptr]),
     "bytes": (_u64, [_u32, _ptr, _size, _u32]),
     "now_ns": (_u64, []),
     "add_observer_ns": (None, [_u64]),
@@ -113,6 +114,10 @@ class Items:
         old = self.buffer
         self._allocate(self.capacity * 2)
         self.buffer[: len(old)] = old
+
+    def add_flags(self, index, flags):
+        before, = struct.unpack_from("=I", self.buffer, index * ITEM_BYTES + FLAGS_AT)
+        pack_flags(self.buffer, index * ITEM_BYTES + FLAGS_AT, before | flags)
 
     def link(self, index):
         return struct.unpack_from("=Q", self.buffer, index * ITEM_BYTES + LINK_AT)[0]

@@ -4,23 +4,26 @@
 By torch's global step hooks; where they do not exist (before 2.0), by the per-class wrapper that Optimizer sets up itself.
 
 Every record of the optimizer is independent of the step's number, so that a resumed run, which counts from 0 again, can be
-compared with the one it continues. Nothing large is therefore recorded in turns, but by the same part in every step: a moment by
-its first elements, a weight by a block of every 65,536 elements. Gradients are whole: with equal gradients, weights and state an optimizer makes
-equal weights. At the start and at the end of the process, and at all levels but `tensors`, weights are whole, too.
+compared with the one it continues. Gradients are whole. Large weights and moments are recorded in parts that take turns (parts.py);
+whose turn it is, the optimizer's own count of steps says where it keeps one, which a resumed run restores. All parts are
+recorded in the first steps of a process, in the last one that `--steps` lets pass, beside a checkpoint, and at the end.
 """
 import functools
+import os
 import sys
+import threading
 import weakref
 from array import array
 from time import perf_counter_ns
 
-from . import core, naming, rng, steps, tensors
+from . import core, naming, parts, rng, steps, tensors
 from .core import S, T, hook
-from .native import (BACKWARD, F64, GRADIENT, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, SKETCH, STATS, TENSORS, WEIGHT, Items,
-                     pack_item)
+from .native import (BACKWARD, CHECKPOINT, F64, GRADIENT, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, ORDER, SKETCH, STATS, TENSORS,
+                     WEIGHT, Items, pack_item)
 
-HEAD = 16384        # elements of a moment that are recorded
 GRADIENT_STATS_EVERY, WEIGHT_STATS_EVERY = 4, 8   # steps; statistics do not enter the value hash
+GONE = 8            # optimizers whose last look is kept after they are gone
+NAMES_SHOWN = 40    # names of parameters in the note about their order
 
 _known = {}         # id(optimizer) -> Followed
 
@@ -32,19 +35,20 @@ class Followed:
         self.reference = weakref.ref(optimizer)
         self.op = type(optimizer).__name__
         self.label = naming.optimizer_labels.of(optimizer)
-        self.weights = tensors.Table(OPTIMIZER, WEIGHT)
+        self.weights = parts.Rotating(OPTIMIZER, WEIGHT)
         self.gradients = tensors.Table(BACKWARD, GRADIENT)
-        self.moments = tensors.Table(OPTIMIZER, MOMENT)
+        self.moments = parts.Rotating(OPTIMIZER, MOMENT)
         self.numbers = Numbers(self.label, self.op)
         self.ids = None
         self.names = []
-        self.weight_names = []
-        self.views = []        # [parameter's address, what is recorded of it] of each
+        self.parameters = []   # kept alive no longer than the optimizer keeps them
         self.present = None
         self.present_names = []
         self.found = None
         self.closure = False
-        self.steps = 0
+        self.steps = 0         # since this process began
+        self.counter = None    # a parameter's state that counts its steps, and the last count
+        self.count = self.stood = 0
 
 
 class Numbers:
@@ -118,7 +122,7 @@ def follow(optimizer):
         found = Followed(optimizer)
         key = id(optimizer)
         _known[key] = found
-        weakref.finalize(optimizer, _known.pop, key, None).atexit = False
+        weakref.finalize(optimizer, _gone_with, key).atexit = False
     return found
 
 
@@ -128,7 +132,7 @@ def _refresh(followed, optimizer):
     ids = [id(p) for p in parameters]
     if ids == followed.ids:
         return parameters
-    followed.ids, followed.names = ids, []
+    followed.ids, followed.names, followed.parameters = ids, [], parameters
     fresh = []
     for g, group in enumerate(optimizer.param_groups):
         for i, p in enumerate(group["params"]):
@@ -138,36 +142,71 @@ def _refresh(followed, optimizer):
                 naming.give(p, *known)
                 fresh.append((known, p))
             followed.names.append((known[0], known[1], followed.op, ""))
-    followed.present = followed.found = None
-    followed.views = [[p.data_ptr(), _part(p)] for p in parameters]
-    followed.weight_names = [(name if view is p else name + tensors.SAMPLED, scope, op, site) for (name, scope, op, site), p, (_at, view)
-                             in zip(followed.names, parameters, followed.views)]
+    followed.present = followed.found = followed.counter = None
     if fresh and not followed.steps:
         _announce(fresh, followed)
+    if S.level >= TENSORS:
+        _record_order(followed, optimizer.param_groups)
     return parameters
 
 
-def _part(p):
-    return tensors.sampled(p) if S.level == TENSORS else p
+def _record_order(followed, groups):
+    """In which order each group holds its parameters: it decides in which order norms are added up."""
+    pending = tensors.pending()
+    at, shown = 0, []
+    for g, group in enumerate(groups):
+        names = ["%s.%s" % (scope, name) for name, scope, _op, _site in followed.names[at: at + len(group["params"])]]
+        at += len(names)
+        pending.add_bytes(core.series(OPTIMIZER, ORDER, "parameters[%d]" % g, followed.label, followed.op, ""), "\n".join(names).encode())
+        more = ["and %d more" % (len(names) - NAMES_SHOWN)] if len(names) > NAMES_SHOWN else []
+        shown.append("%s parameters[%d]: %s" % (followed.label, g, ", ".join(names[:NAMES_SHOWN] + more)))
+    pending.flush()
+    core.note("order", "\n".join(shown))
 
 
-def _weights(followed, parameters):
-    """What is recorded of each parameter; views are made anew where a parameter got other memory."""
-    found = []
-    for row, p in zip(followed.views, parameters):
-        if row[1] is not p and row[0] != p.data_ptr():
-            row[0], row[1] = p.data_ptr(), _part(p)
-        found.append(row[1])
-    return found
+def _turn(followed, optimizer):
+    """Which part of large tensors is recorded in this step."""
+    if followed.counter is None:
+        followed.counter = _find_counter(optimizer, followed.parameters)
+    count = _count_of(followed.counter)
+    if count is None:
+        return followed.steps % parts.TURNS
+    if count == followed.count:    # this parameter had no gradient: go on all the same
+        followed.stood += 1
+        followed.counter = None
+    followed.count = count
+    return (count + followed.stood) % parts.TURNS
+
+
+def _everything(followed):
+    """Whether all parts are: in the first steps of a process, which many checks do not go beyond, and in the last one."""
+    return followed.steps < parts.TURNS or (S.last_step is not None and S.step >= S.last_step)
+
+
+def _find_counter(optimizer, parameters):
+    """The state of the parameter that has made the most steps; empty where the optimizer keeps no count."""
+    best, most = {}, -1
+    for p in parameters:
+        entries = optimizer.state.get(p)
+        count = _count_of(entries) if isinstance(entries, dict) else None
+        if count is not None and count > most:
+            best, most = entries, count
+    return best
+
+
+def _count_of(entries):
+    count = entries.get("step")
+    if type(count) in tensors._plain and count.numel() == 1 and tensors._simple(count):
+        count = count.item()
+    return int(count) if isinstance(count, (int, float)) and count >= 0 else None
 
 
 def announce(name, tensor, label, op):
-    """A first weight: whole, and the part that will be recorded after every step, so that a resumed run's place is found."""
+    """A first weight: whole, and its parts, by which a resumed run's place is found."""
     pending = tensors.pending()
     pending.add(INIT, WEIGHT, name, tensor, label, op)
-    part = _part(tensor) if tensor.requires_grad else tensor
-    if part is not tensor:
-        pending.add(INIT, WEIGHT, name + tensors.SAMPLED, part, label, op)
+    if S.level == TENSORS and tensor.requires_grad and parts.divisible(tensor):
+        parts.add(pending, INIT, WEIGHT, name, tensor, label, op, 0)
 
 
 def _announce(fresh, followed):
@@ -218,7 +257,7 @@ class Moments:
         return True
 
     def look(self, followed, state, parameters):
-        counted, self.size = False, len(state)
+        self.size = len(state)
         for position, p in enumerate(parameters):
             entries = state.get(p)
             if not isinstance(entries, dict) or not entries:
@@ -226,18 +265,14 @@ class Moments:
             self.dicts.append((position, entries, len(entries)))
             base, scope = followed.names[position][:2]
             for key in entries:
-                if key == "step":
-                    if counted:
-                        continue  # one parameter's count stands for all
-                    counted = True
+                if key == "step" and _on_device(entries[key]) and followed.names[position][:2] != min(n[:2] for n in followed.names):
+                    continue  # each costs a copy to the host: one of them stands for all, whatever their order
                 self._add(base + "." + str(key), scope, followed.op, entries, key, 0)
 
     def _add(self, name, scope, op, holder, key, depth):
         value = holder[key]
         if tensors.is_tensor(value):
-            if value.numel() > HEAD and type(value) in tensors._plain and value.is_contiguous():
-                name += "[:%d]" % HEAD
-            self.tensors.append([holder, key, None, None, 0])
+            self.tensors.append([holder, key, None, 0])
             self.names.append((name, scope, op, ""))
         elif isinstance(value, (bool, int, float)):
             self.numbers.append((name, holder, key))
@@ -257,7 +292,7 @@ class Moments:
             return None
         self.steady = True
         for row in self.tensors:
-            holder, key, known, _part, at = row
+            holder, key, known, at = row
             value = holder.get(key) if isinstance(holder, dict) else holder[key]
             if value is not known:
                 if not tensors.is_tensor(value):
@@ -265,23 +300,19 @@ class Moments:
             elif type(value) in tensors._plain and value.data_ptr() == at:
                 continue
             self.steady = False
-            row[2], row[3], row[4] = value, _head(value), value.data_ptr() if type(value) in tensors._plain else 0
-        return [row[3] for row in self.tensors] if not self.steady else ()
+            row[2], row[3] = value, value.data_ptr() if type(value) in tensors._plain else 0
+        return [row[2] for row in self.tensors] if not self.steady else ()
 
 
 def _entry(holder, key):
     return holder.get(key) if isinstance(holder, dict) else holder[key]
 
 
-def _head(t):
-    """The first elements of a large moment, as a view."""
-    if t.numel() <= HEAD or type(t) not in tensors._plain or not t.is_contiguous():
-        return t
-    with tensors._torch.no_grad():
-        return t.detach().view(-1)[:HEAD]
+def _on_device(value):
+    return tensors.is_tensor(value) and value.device.type != "cpu"
 
 
-def _record_moments(followed, optimizer, parameters, flags):
+def _record_moments(followed, optimizer, parameters, flags, turn, everything):
     state = optimizer.state
     moments = followed.found
     values = moments.values() if moments is not None and moments.current(state, parameters) else None
@@ -290,10 +321,10 @@ def _record_moments(followed, optimizer, parameters, flags):
         moments.look(followed, state, parameters)
         values = moments.values()
     if values:
-        followed.moments.record(moments.names, values, flags)
+        followed.moments.record(moments.names, values, flags, turn, everything)
         core.saw("moment")
     elif moments.tensors:
-        followed.moments.again(flags)
+        followed.moments.again(flags, turn, everything)
     if moments.numbers:
         _record_numbers(followed, [(name, float(holder[key])) for name, holder, key in moments.numbers])
 
@@ -334,11 +365,15 @@ def after_step(optimizer, args, kwargs):
     T.optimizers = tuple(f for f in T.optimizers if f is not followed)
     parameters = _refresh(followed, optimizer)
     rng.check(followed.op)
-    flags = STATS | SKETCH if S.step % WEIGHT_STATS_EVERY == 0 else SKETCH
-    followed.weights.record(followed.weight_names, _weights(followed, parameters), flags)
+    turn = _turn(followed, optimizer)
+    # One step further in every round of turns, so that each part has its statistics in time.
+    counted = (S.step + S.step // parts.TURNS) % WEIGHT_STATS_EVERY == 0
+    flags = STATS | SKETCH if counted else SKETCH
+    everything = _everything(followed)
+    followed.weights.record(followed.names, parameters, flags, turn, everything)
     core.saw("weight")
     if S.level >= TENSORS:
-        _record_moments(followed, optimizer, parameters, flags)
+        _record_moments(followed, optimizer, parameters, flags, turn, everything)
     followed.steps += 1
     steps.turn(optimizer)
 
@@ -365,9 +400,54 @@ def backward_in_step():
         record_gradients(followed, [p for group in optimizer.param_groups for p in group["params"]])
 
 
-def _last_weights():
-    """At the end of the process: whole, where the steps had a part."""
+# ---------------------------------------------------------------- whole, between and behind the steps
+
+_gone = []    # (label, names, Held) of optimizers that are no more
+
+
+def _look_whole(pending, followed, phase, moments, flags=0):
+    """Every element of the weights, and of the optimizer's state, as they are now."""
+    for (name, scope, op, _site), p in zip(followed.names, followed.parameters):
+        parts.add(pending, phase, WEIGHT, name, p, scope, op, flags)
+    if moments and followed.found is not None:
+        for (name, scope, op, _site), (holder, key, _known, _at) in zip(followed.found.names, followed.found.tensors):
+            value = _entry(holder, key)
+            if tensors.is_tensor(value):
+                parts.add(pending, phase, MOMENT, name, value, scope, op, flags)
+
+
+def look_at_checkpoint():
+    """The job saves a checkpoint: the weights as they are now, every element of them."""
+    if S.level != TENSORS or not S.begun:
+        return
     pending = tensors.pending()
+    for followed in list(_known.values()):
+        optimizer = followed.reference()
+        if optimizer is not None and followed.steps:
+            _look_whole(pending, followed, CHECKPOINT, False)
+    pending.flush()
+
+
+@hook
+def _digest_last(followed):
+    held = parts.Held()
+    _look_whole(held, followed, OPTIMIZER, S.level >= TENSORS)
+    held.flush()
+    del _gone[:-(GONE - 1)]
+    _gone.append((followed.label, followed.names, held))
+
+
+def _gone_with(key):
+    """An optimizer is being freed, in a function that returns long before the process ends: its last look is taken now."""
+    followed = _known.pop(key, None)
+    if followed is not None and followed.steps and S.begun and threading.get_ident() == S.main_thread:
+        _digest_last(followed)
+
+
+def _last_look():
+    """At the end of the process: every element."""
+    pending = tensors.pending()
+    named = set()
     for followed in list(_known.values()):
         optimizer = followed.reference()
         if optimizer is None or not followed.steps:
@@ -375,10 +455,22 @@ def _last_weights():
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if [id(p) for p in parameters] != followed.ids:
             continue
-        for (name, scope, op, _site), (_at, view), p in zip(followed.names, followed.views, parameters):
-            if view is not p:
-                pending.add(OPTIMIZER, WEIGHT, name, p, scope, op)
+        _look_whole(pending, followed, OPTIMIZER, S.level >= TENSORS, STATS | SKETCH)
+        named.update(name[:2] for name in followed.names)
     pending.flush()
+    for _label, names, held in reversed(_gone):    # what a later one has gone on with is that one's to show
+        if named.isdisjoint(name[:2] for name in names):
+            held.release()
+            named.update(name[:2] for name in names)
+    del _gone[:]
+
+
+def _in_child():
+    """After fork the steps count from 0 again, and what the parent saw is the parent's."""
+    del _gone[:]
+    T.optimizers = ()
+    for followed in _known.values():
+        followed.steps = 0
 
 
 # ---------------------------------------------------------------- setting up
@@ -399,8 +491,8 @@ def arm(torch):
         S.armed.append("optimizer steps")
     else:
         S.unarmed.append("optimizers (this torch has no step hooks)")
-    S.on_fork.append(_forget_interrupted)
-    S.on_exit.append(_last_weights)
+    S.on_fork.append(_in_child)
+    S.on_exit.append(_last_look)
     return replaced
 
 

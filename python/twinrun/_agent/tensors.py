@@ -179,16 +179,17 @@ class Pending:
             self.flush()
         return self.count - kept
 
-    def put(self, number, pointer, code, count, shape, strides, flags):
+    def put(self, number, pointer, code, count, shape, strides, flags, offset=0, whole=None):
+        """whole: the element count of the tensor that this is a part of, from element `offset` on."""
         items = self.items
         if self.count == items.capacity:
             items.grow()
         if strides is None:
-            shapes = steps = 0
+            shapes, steps = 0, 0 if whole is None else ctypes.addressof(core.sizes((whole,)))
         else:
             shapes, steps = ctypes.addressof(core.sizes(shape)), ctypes.addressof(core.sizes(strides))
-        pack_item(items.buffer, self.count * ITEM_BYTES, pointer, shapes, steps, count, 0, number, core.layout(code, shape),
-                  flags, code, len(shape), 0)
+        pack_item(items.buffer, self.count * ITEM_BYTES, pointer, shapes, steps, count, offset, number,
+                  core.layout(code, shape), flags, code, len(shape), 0)
         self.count += 1
         self.bytes += count * _WIDTH[code]
 
@@ -236,22 +237,6 @@ def _simple(t):
     """The common case: strided memory of this process, to be read as it is."""
     return t.layout is _strided and (t.is_cpu if _has_is_cpu else t.device.type == "cpu") and not t.is_quantized and (
         not t.is_conj()) and not (_has_is_neg and t.is_neg()) and not _wrapped(t)
-
-
-# ---------------------------------------------------------------- a part for the whole
-
-LARGE = 65536                   # elements: from here on a tensor is sampled where a part will do
-BLOCK, EVERY = 4096, 65536      # its first 4,096 of every 65,536 elements
-SAMPLED = "[1/16]"              # behind the name
-
-
-def sampled(t):
-    """A view of the sampled elements of a large tensor; the tensor itself when it is not large, or not plain."""
-    if t.numel() < LARGE or type(t) not in _plain or not _simple(t) or not t.is_contiguous():
-        return t
-    with _torch.no_grad():
-        flat = t.detach().view(-1)
-        return flat[:flat.numel() // EVERY * EVERY].view(-1, EVERY)[:, :BLOCK]
 
 
 # ---------------------------------------------------------------- the same tensors, step after step

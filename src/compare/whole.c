@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Large tensors that are recorded in parts: in each step another part of them (TWIN_REC_PART). A part that only one run
+ * recorded in a step says nothing. Over all steps that were compared it is added up here how many of the elements that exist
+ * were looked at, how long an element had to wait for its turn, and whether the end was compared in every element: only then
+ * can "the same" be said of tensors, and not of samples of them.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORDS_MAX 50000000u /* of one trace: beyond that the counting itself would take minutes */
+
+/* ---- the tensor that a part belongs to: its name without "[first:end]" */
+
+static size_t base_length(const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || name[n - 1] != ']')
+        return n;
+    size_t at = n - 1;
+    while (at > 0 && name[at] != '[')
+        at--;
+    return name[at] == '[' ? at : n;
+}
+
+static bool same_tensor(const struct tw_view *x, const struct tw_rec *a, const struct tw_view *y, const struct tw_rec *b)
+{
+    if (!(b->flags & TWIN_REC_PART) || a->phase != b->phase || a->kind != b->kind)
+        return false;
+    const char *name = tw_rec_name(x, a), *other = tw_rec_name(y, b);
+    size_t n = base_length(name);
+    return n == base_length(other) && memcmp(name, other, n) == 0 && strcmp(tw_rec_scope(x, a), tw_rec_scope(y, b)) == 0 &&
+           strcmp(tw_rec_role(x, a), tw_rec_role(y, b)) == 0;
+}
+
+bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const struct tw_view *other)
+{
+    if (!(r->flags & TWIN_REC_PART))
+        return false;
+    for (size_t i = 0; i < other->count; i++)
+        if (other->rec[i].token == r->token)
+            return false; /* it has this part, less often */
+    for (size_t i = 0; i < other->count; i++)
+        if (same_tensor(own, r, other, &other->rec[i]))
+            return true;
+    return false;
+}
+
+static uint64_t elements_of(struct twin_trace *t, const struct twin_trace_record *r)
+{
+    const struct twin_layout *l = twin_trace_layout(t, r->layout);
+    uint64_t n = 1;
+    for (unsigned i = 0; i < l->ndim && i < TWIN_MAX_NDIM; i++)
+        n *= l->shape[i] > 0 ? (uint64_t)l->shape[i] : 0;
+    return n;
+}
+
+/* ---- all parts of one process */
+
+/* A tensor in parts. `seen` and `step` are of the step that was looked at last. */
+struct tensor { uint64_t key, whole, seen, compared, elements; uint32_t step; enum twin_kind kind; };
+/* One of its parts. */
+struct part { size_t tensor; uint32_t last; bool known; };
+
+struct book {
+    struct tw_cmp *c;
+    const struct tw_scan *scan;
+    struct tensor *tensor;
+    size_t tensors, tensor_room;
+    struct part *part; /* per series */
+    size_t part_room;
+    uint64_t *both;    /* (step, key) of parts that b recorded, sorted; NULL: all that a has are in b */
+    size_t both_count, both_room;
+    uint64_t records;  /* read so far */
+    uint32_t first, end, last; /* steps of a that were compared: [first, end); last: where the end is looked for, too */
+    uint32_t every[TWIN_KIND_COUNT];
+};
+
+static bool counts(const struct twin_series *s)
+{
+    return s->phase == TWIN_PHASE_OPTIMIZER && (s->kind == TWIN_KIND_WEIGHT || s->kind == TWIN_KIND_MOMENT);
+}
+
+static uint64_t step_and_key(uint32_t step, uint64_t key)
+{
+    return tw_mix64(key ^ (uint64_t)step * UINT64_C(0x9E3779B97F4A7C15));
+}
+
+static int compare_words(const void *x, const void *y)
+{
+    uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+    return (a > b) - (a < b);
+}
+
+static int note_other(void *user, const struct twin_trace_record *r)
+{
+    struct book *k = user;
+    if (!(r->flags & TWIN_REC_PART))
+        return 0;
+    if (!tw_cmp_room(k->c, &k->both, k->both_count, &k->both_room, sizeof *k->both))
+        return 1;
+    uint32_t step = (uint32_t)((int64_t)r->step - k->scan->shift);
+    k->both[k->both_count++] = step_and_key(step, tw_proc_key(k->scan->pair->b, r->series));
+    return 0;
+}
+
+/* The tensor that this series is a part of. */
+static size_t tensor_of(struct book *k, const struct twin_series *s, uint64_t whole)
+{
+    struct twin_trace *t = k->scan->pair->a->trace;
+    const char *name = twin_trace_string(t, s->name);
+    char *base = tw_cmp_text(k->c, "%.*s", (int)base_length(name), name);
+    if (!base)
+        return TW_NONE;
+    uint64_t key = tw_key_hash(s->phase, s->kind, base, twin_trace_string(t, s->scope), twin_trace_string(t, s->role));
+    tw_free(base);
+    for (size_t i = 0; i < k->tensors; i++)
+        if (k->tensor[i].key == key)
+            return i;
+    if (!tw_cmp_room(k->c, &k->tensor, k->tensors, &k->tensor_room, sizeof *k->tensor))
+        return TW_NONE;
+    k->tensor[k->tensors] = (struct tensor){.key = key, .whole = whole, .step = UINT32_MAX, .kind = (enum twin_kind)s->kind};
+    return k->tensors++;
+}
+
+static struct part *part_of(struct book *k, const struct twin_trace_record *r, const struct twin_series *s)
+{
+    while (r->series >= k->part_room) {
+        size_t before = k->part_room;
+        if (!tw_cmp_room(k->c, &k->part, before, &k->part_room, sizeof *k->part))
+            return NULL;
+        memset(k->part + before, 0, (k->part_room - before) * sizeof *k->part);
+    }
+    struct part *p = &k->part[r->series];
+    if (p->known)
+        return p;
+    *p = (struct part){.tensor = tensor_of(k, s, r->whole), .last = k->first, .known = true};
+    return p->tensor == TW_NONE ? NULL : p;
+}
+
+static int take_part(void *user, const struct twin_trace_record *r)
+{
+    struct book *k = user;
+    if (++k->records > RECORDS_MAX)
+        return 1;
+    const struct twin_series *s = twin_trace_series(k->scan->pair->a->trace, r->series);
+    if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED || !counts(s) || r->step < k->first || r->step > k->last)
+        return 0;
+    uint64_t key = step_and_key(r->step, tw_proc_key(k->scan->pair->a, r->series));
+    bool compared = !k->both || bsearch(&key, k->both, k->both_count, sizeof key, compare_words);
+    struct part *p = part_of(k, r, s);
+    if (!p)
+        return 1;
+    struct tensor *t = &k->tensor[p->tensor];
+    if (t->step != r->step) {
+        t->step = r->step;
+        t->seen = 0;
+        t->elements += r->step < k->end ? t->whole : 0;
+    }
+    if (!compared)
+        return 0;
+    uint64_t n = elements_of(k->scan->pair->a->trace, r);
+    t->seen += n;
+    t->compared += r->step < k->end ? n : 0;
+    uint32_t waited = r->step - p->last;
+    if (waited > k->every[s->kind])
+        k->every[s->kind] = waited;
+    p->last = r->step;
+    return 0;
+}
+
+/* A part that had no turn for long before the end waited, too. */
+static void wait_to_the_end(struct book *k)
+{
+    for (size_t i = 0; i < k->part_room; i++) {
+        const struct part *p = &k->part[i];
+        if (!p->known || p->tensor == TW_NONE)
+            continue;
+        const struct tensor *t = &k->tensor[p->tensor];
+        uint32_t end = k->end > 0 ? k->end - 1 : 0, waited = end > p->last ? end - p->last : 0;
+        if (waited > k->every[t->kind])
+            k->every[t->kind] = waited;
+    }
+}
+
+static struct twin_cover *cover_of(struct tw_cmp *c, enum twin_kind kind)
+{
+    struct twin_verdict *v = c->v;
+    for (size_t i = 0; i < v->cover_count; i++)
+        if (v->covers[i].kind == kind)
+            return &v->covers[i];
+    struct twin_cover *grown = tw_reallocarray(v->covers, v->cover_count + 1, sizeof *grown);
+    if (!grown) {
+        c->oom = true;
+        return NULL;
+    }
+    v->covers = grown;
+    v->covers[v->cover_count] = (struct twin_cover){.kind = kind, .every = 1};
+    return &v->covers[v->cover_count++];
+}
+
+static void add_up(struct book *k)
+{
+    for (size_t i = 0; i < k->tensors; i++) {
+        const struct tensor *t = &k->tensor[i];
+        struct twin_cover *v = cover_of(k->c, t->kind);
+        if (!v)
+            return;
+        bool at_end = t->step != UINT32_MAX && t->step + 1 >= k->end;
+        v->tensors++;
+        v->whole_at_end += at_end && t->seen >= t->whole;
+        v->compared += t->compared;
+        v->elements += t->elements;
+        v->every = k->every[t->kind] > v->every ? k->every[t->kind] : v->every;
+    }
+}
+
+static bool in_parts(struct twin_trace *t)
+{
+    const char *key, *value;
+    for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
+        if (strcmp(key, "parts") == 0)
+            return true;
+    return false;
+}
+
+static void one_process(struct tw_cmp *c, const struct tw_scan *s)
+{
+    struct book k = {.c = c, .scan = s};
+    k.first = (uint32_t)s->first;
+    k.end = (uint32_t)s->end;
+    k.last = s->tail_seen || k.end == 0 ? k.end : k.end - 1;
+    if (s->elsewhere > 0) {
+        twin_trace_walk(s->pair->b->trace, note_other, NULL, &k, NULL);
+        if (k.both_count)
+            qsort(k.both, k.both_count, sizeof *k.both, compare_words);
+    }
+    twin_trace_walk(s->pair->a->trace, take_part, NULL, &k, NULL);
+    if (k.records > RECORDS_MAX)
+        tw_cmp_unseen(c, "rank %d: whether every element of large tensors was looked at: more than %u records", s->pair->a->rank, RECORDS_MAX);
+    wait_to_the_end(&k);
+    add_up(&k);
+    tw_free(k.tensor);
+    tw_free(k.part);
+    tw_free(k.both);
+}
+
+static const char *kind_text(enum twin_kind kind)
+{
+    return kind == TWIN_KIND_WEIGHT ? "weights" : "optimizer state";
+}
+
+static void say(struct tw_cmp *c, const struct twin_cover *v)
+{
+    if (v->whole_at_end < v->tensors)
+        tw_cmp_unseen(c, "%s: the end of %llu of %llu large tensors, which were compared in parts only", kind_text(v->kind),
+                      (unsigned long long)(v->tensors - v->whole_at_end), (unsigned long long)v->tensors);
+    if (v->compared >= v->elements)
+        return;
+    double share = 100 * (double)v->compared / (double)v->elements;
+    const char *end = v->whole_at_end == v->tensors ? ", and all of them at the end" : "";
+    tw_cmp_note(c, "%s: of tensors of 65,536 elements and more %.3g%% of the elements were compared in a step, each at least every %u steps%s",
+                kind_text(v->kind), share, v->every, end);
+}
+
+void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count)
+{
+    if (c->quick)
+        return;
+    c->v->cover_count = 0; /* of the comparison at hand */
+    for (size_t i = 0; i < count; i++)
+        if (!scans[i].pair->auxiliary && scans[i].end > scans[i].first && in_parts(scans[i].pair->a->trace))
+            one_process(c, &scans[i]);
+    for (size_t i = 0; i < c->v->cover_count; i++)
+        say(c, &c->v->covers[i]);
+}
+
+/* ---- one step */
+
+/* Is this record a part of the same tensor as one of that name and scope? */
+static bool is_part_of(struct twin_trace *t, const struct twin_trace_record *r, const struct twin_series *wanted)
+{
+    const struct twin_series *s = twin_trace_series(t, r->series);
+    const char *name = twin_trace_string(t, wanted->name), *other = twin_trace_string(t, s->name);
+    size_t n = base_length(name);
+    return r->flags & TWIN_REC_PART && s->phase == wanted->phase && s->kind == wanted->kind && s->scope == wanted->scope &&
+           n == base_length(other) && memcmp(name, other, n) == 0;
+}
+
+double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kind)
+{
+    struct twin_trace_record *r = NULL;
+    size_t n = 0, first = 0;
+    if (!in_parts(p->trace) || twin_trace_read(p->trace, step, step, TW_MAX_STEP_RECORDS, &r, &n, NULL) != 0)
+        return 1;
+    for (; first < n; first++) { /* all tensors in parts have the same turn: one of them tells for all */
+        const struct twin_series *s = twin_trace_series(p->trace, r[first].series);
+        if (r[first].flags & TWIN_REC_PART && s->kind == kind && s->phase == TWIN_PHASE_OPTIMIZER && r[first].whole > 0)
+            break;
+    }
+    double seen = 0, whole = first < n ? (double)r[first].whole : 0;
+    for (size_t i = first; i < n; i++)
+        if (is_part_of(p->trace, &r[i], twin_trace_series(p->trace, r[first].series)))
+            seen += (double)elements_of(p->trace, &r[i]);
+    twin_trace_records_free(r);
+    return whole > 0 && seen < whole ? seen / whole : 1;
+}
