@@ -156,7 +156,7 @@ class Recheck(Claims):
         if not isinstance(claim, dict) or not isinstance(claim.get("claim"), str):
             return "refuted", "it is no claim"
         kind = claim["claim"]
-        if kind == "unseen":
+        if kind == "unseen" or (kind == "noise" and claim.get("name") == ""):
             return "stated", str(claim.get("text"))[:200]
         if kind == "only-in":
             how = self.without_counterpart if "trace" in claim else self.finding

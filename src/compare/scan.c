@@ -554,7 +554,7 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
     if (out->found || end >= limit || end < from || (!same_end && !shorter_partial))
         return 0;
     int rc = look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
-    out->tail_compared = !partial_a && !partial_b;
+    out->tail_compared = !out->tail_unknown;
     out->tail_unknown &= !tw_side_stopped(a) && !tw_side_stopped(b); /* where we stopped a run, only the overlap counts */
     return rc;
 }
