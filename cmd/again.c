@@ -21,7 +21,8 @@ static bool shapes_runs(const char *name)
 {
     static const char *const names[] = {
         "steps",     "level",     "sketch-every", "lossless",    "no-telemetry", "fresh-dir", "data",
-        "ignore",    "tolerance", "home",         "b-starts-at", NULL,
+        "ignore",    "tolerance", "home",         "b-starts-at", "resume-with",
+        "half",  NULL,
     };
     for (size_t i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)
@@ -102,15 +103,17 @@ char *tw_options_again(const struct tw_command *from, const void *args, const st
 /* ---- variables */
 
 /* Those that decide about numbers or about us; a shell's own (PWD, SHLVL, PS1) are its business. */
-static bool decides(const char *assignment)
+static bool decides(const char *assignment, bool runs_the_job)
 {
     static const char *const prefixes[] = {
         "TWINRUN_HOME=", "PYTHONHASHSEED=", "CUDA_VISIBLE_DEVICES=", "OMP_",    "GOMP_", "KMP_",
         "MKL_",          "OPENBLAS_",       "BLIS_",                 "NUMEXPR", "ATEN_", "DNNL_",
-        "ONEDNN_",       "TORCH",           "PYTORCH_",              "CUBLAS_", "CUDNN_", "NCCL_",
+        "ONEDNN_",       "TORCH_CUDNN",   "PYTORCH_",              "CUBLAS_", "CUDNN_", "NCCL_",
         "TF_",           "XLA_",            "JAX_",                  "MALLOC_", "GLIBC_TUNABLES=",
         NULL,
     };
+    if (!runs_the_job)
+        return tw_starts(assignment, prefixes[0]);
     for (size_t i = 0; prefixes[i]; i++)
         if (tw_starts(assignment, prefixes[i]))
             return true;
@@ -142,7 +145,7 @@ static void add_assignment(struct tw_buf *b, const char *assignment)
  * variables that it began with; what we have and it had not was set there, or exported since, and
  * to say that again does no harm. Where the shell cannot be asked, nothing is said.
  */
-static char *environment_again(void)
+static char *environment_again(bool runs_the_job)
 {
     extern char **environ;
     struct tw_buf b = {0};
@@ -153,7 +156,7 @@ static char *environment_again(void)
     snprintf(path, sizeof path, "/proc/%d/environ", (int)getppid());
     if (tw_read_file(path, (size_t)4 << 20, &block, &n, NULL) == 0 && n > 0)
         for (char **e = environ; *e; e++)
-            if (decides(*e) && strchr(*e, '=') && !holds(block, n, *e))
+            if (decides(*e, runs_the_job) && strchr(*e, '=') && !holds(block, n, *e))
                 add_assignment(&b, *e);
     tw_free(block);
     return tw_buf_steal(&b);
@@ -200,14 +203,15 @@ int tw_again_make(const struct tw_command *from, const void *args, char *const *
                   const char *const *arms, struct tw_again *out)
 {
     *out = (struct tw_again){
-        .env = environment_again(),
+        .env = environment_again(true),
+        .look = environment_again(false),
         .job = argv || arms ? job_again(argv, arms) : tw_strdup(""),
         .check = tw_options_again(from, args, &tw_command_check),
         .isolate = tw_options_again(from, args, &tw_command_isolate),
         .zoom = tw_options_again(from, args, &tw_command_zoom),
         .show = tw_options_again(from, args, &tw_command_show),
     };
-    if (out->env && out->job && out->check && out->isolate && out->zoom && out->show)
+    if (out->env && out->look && out->job && out->check && out->isolate && out->zoom && out->show)
         return 0;
     tw_again_free(out);
     return TWIN_ENOMEM;
@@ -216,6 +220,7 @@ int tw_again_make(const struct tw_command *from, const void *args, char *const *
 void tw_again_free(struct tw_again *again)
 {
     tw_free(again->env);
+    tw_free(again->look);
     tw_free(again->job);
     tw_free(again->check);
     tw_free(again->isolate);
@@ -228,6 +233,7 @@ struct twin_report_again tw_again_words(const struct tw_again *again)
 {
     return (struct twin_report_again){
         .env = again->env,
+        .home = again->look,
         .job = again->job,
         .check = again->check,
         .isolate = again->isolate,

@@ -12,7 +12,8 @@
 
 /* What `twinrun` has to be told for a command that follows one whose options are in args. */
 struct tw_again {
-    char *env;      /* "OMP_NUM_THREADS=1 " or "" */
+    char *env;      /* "OMP_NUM_THREADS=1 " or ""; for commands that run the job */
+    char *look;     /* "TWINRUN_HOME=DIR " or ""; for those that look at runs */
     char *job;      /* "-- python train.py < data.txt", or "--a CMD --b CMD" */
     char *check, *isolate, *zoom, *show; /* options, each with a blank in front; "" for none */
 };

@@ -38,6 +38,11 @@ static const struct tw_option options[] = {
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Arms",
      "step of A at which B begins (a resumed job); found by its weights unless given", FIELD(b_starts_at), 0,
      UINT32_MAX - 1},
+    {"resume-with", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
+     "is a resumed job the same job? COMMAND is run whole, then again and stopped after half of its steps; then CMD, run by sh -c, goes on in "
+     "the folder that this left. Each run has a scratch copy of the working folder", FIELD(resume_with)},
+    {"half", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
+     "with --resume-with: run this (sh -c), which ends by itself after a part of the training, in place of stopping COMMAND", FIELD(half)},
     {"transplant", 0, TW_OPT_STRING, "KIND", NULL, "Transplant",
      "make every step of the later runs start as it did in a recorded one, and list all origins with their rates: data (batches), rng "
      "(generator states) or step (both, weights, optimizer state)", FIELD(transplant)},
@@ -83,7 +88,8 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD", "[options] --against FILE -- COMMAND [ARG...]", NULL};
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD",
+                                       "[options] --resume-with CMD [--half CMD] -- COMMAND [ARG...]", "[options] --against FILE -- COMMAND [ARG...]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "same, bit for bit or within the tolerance"},
     {"1", "the runs differ"},
@@ -96,6 +102,7 @@ static const struct tw_pair examples[] = {
     {"twinrun check -- python train.py --epochs 1", "three runs, or fewer when they part earlier"},
     {"twinrun check --steps 50 --runs 10 -- torchrun --nproc-per-node=2 train.py", "ten short runs on two ranks"},
     {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'", "is a resumed job the same job?"},
+    {"twinrun check --resume-with 'python train.py --resume' -- python train.py", "the same, with the interruption made here"},
     {"twinrun check --transplant step --runs 5 -- python train.py", "every place where the job parts, and how often"},
     {"twinrun check --save-baseline expected.json -- python train.py", "what the job computes, for the repository"},
     {"twinrun check --against expected.json --github -- python train.py", "in CI: does it still compute that?"},
@@ -114,10 +121,19 @@ static int choose_arms(struct tw_check *c, const struct tw_operands *job)
     if (!job->count && (!a->a || !a->b))
         return tw_bad_use("check", "expected two arms, found only --%s; give --%s too", a->a ? "a" : "b",
                           a->a ? "b" : "a");
-    if (job->count && a->b_starts_at != TW_NOT_GIVEN)
-        return tw_bad_use("check", "--b-starts-at belongs to --a and --b");
+    if (job->count && a->b_starts_at != TW_NOT_GIVEN && !a->resume_with)
+        return tw_bad_use("check", "--b-starts-at belongs to --a and --b, or to --resume-with");
+    int rc = tw_check_resume_options(a, job->count > 0);
+    if (rc >= 0)
+        return rc;
     if (job->count) {
         c->arm[0] = c->arm[1] = job->items;
+        if (a->resume_with) {
+            c->arms = true;
+            c->args.fresh_dir = true; /* what the whole run leaves must not be what the resumed one finds */
+            tw_shell_argv(a->resume_with, c->shell[1]);
+            c->arm[1] = c->shell[1];
+        }
         return -1;
     }
     c->arms = true;
@@ -175,16 +191,29 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
     tw_known_look_up(c->home, &s, k);
 }
 
+/* The job, as one could type it behind "twinrun check". */
+static char *job_in_words(const struct tw_check *c)
+{
+    if (!c->arms)
+        return tw_shell_quote(c->arm[0], 0);
+    bool resumed = c->args.resume_with != NULL;
+    char *a = resumed ? tw_shell_quote(c->arm[0], 0) : tw_shell_quote(&c->shell[0][2], 1);
+    char *b = tw_shell_quote(&c->shell[1][2], 1);
+    char *words = NULL;
+    if (a && b)
+        words = resumed ? tw_printf("--resume-with %s -- %s", b, a) : tw_printf("--a %s --b %s", a, b);
+    tw_free(a);
+    tw_free(b);
+    return words;
+}
+
 static void note_in_ledger(const struct tw_check *c)
 {
-    char *a = c->arms ? tw_shell_quote(&c->shell[0][2], 1) : NULL, *b = c->arms ? tw_shell_quote(&c->shell[1][2], 1) : NULL;
-    char *command = c->arms ? tw_printf("--a %s --b %s", a ? a : "", b ? b : "") : tw_shell_quote(c->arm[0], 0);
+    char *command = job_in_words(c);
     tw_ledger_note(&(struct tw_noted){.home = c->home, .url = c->args.ledger, .verb = c->args.against ? "gate" : "check", .command = command,
                                       .outcome = twin_verdict_name(c->v->outcome), .first = c->v->outcome == TWIN_SAME ? NULL : c->v->first,
                                       .runs = (const struct twin_run *const *)c->runs, .count = c->count});
     tw_free(command);
-    tw_free(a);
-    tw_free(b);
 }
 
 /* Without memory for it, suggestions lack their options; the verdict does not hang on that. */
@@ -192,7 +221,7 @@ static struct twin_report_again suggestions(const struct tw_check *c, struct tw_
 {
     const char *arms[2] = {c->shell[0][2], c->shell[1][2]};
     /* Where A alone parts already, A alone is what to look at next. */
-    bool both = c->arms && !c->arm_unsteady;
+    bool both = c->arms && !c->arm_unsteady && !c->args.resume_with;
     if (tw_again_make(&tw_command_check, &c->args, both ? NULL : c->arm[0], both ? arms : NULL, again) != 0)
         return (struct twin_report_again){.env = NULL};
     struct twin_report_again words = tw_again_words(again);
@@ -282,6 +311,7 @@ static void fini(struct tw_check *c)
 {
     twin_verdict_free(c->v);
     twin_baseline_free(c->baseline);
+    twin_run_free(c->half);
     for (size_t i = 0; i < c->count; i++)
         twin_run_free(c->runs[i]);
     tw_free(c->runs);
@@ -351,6 +381,10 @@ const struct tw_command tw_command_check = {
     "and "
     "four workers, two environments. Each is run by sh -c. When they differ, A is run once more, to tell whether A "
     "repeats itself.\n\n"
+    "With --resume-with the interruption is made here: COMMAND is run whole; once more, and stopped after half of its steps as if the machine had gone away "
+    "(or --half is run, which trains a part and ends); then CMD goes on in what that run left. Each of them has a scratch copy of the working folder, so no "
+    "checkpoint of the whole run is found by the resumed one; files at absolute paths are shared, though. \"Same\" says that the resumed run went on from a "
+    "later step than the first and computed from there what the whole run did.\n\n"
     "With --transplant the first run is as usual and shows how much is to be kept, the second one is recorded, and each step of the others "
     "starts with its values: one divergence does not hide the next. Every origin is listed with its rate; a boundary whose "
     "transplant stops the divergence carries it. For PyTorch jobs.\n\n"

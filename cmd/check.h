@@ -12,6 +12,7 @@
 #include <twin/run.h>
 
 struct tw_check_args {
+    const char *resume_with, *half; /* --resume-with, --half */
     const char *a, *b, *home, *junit, *html, *tolerance, *transplant, *against, *save_baseline, *trust, *ledger;
     struct tw_strings keys;     /* that must have signed the baseline */
     enum twin_level level;
@@ -27,7 +28,8 @@ struct tw_check {
     enum twin_level level;      /* in force: args.level, or operation level when the hooks saw nothing */
     char *const *arm[2];        /* argv of each; the same twice for A/A */
     char *shell[2][4];
-    bool arms;                  /* --a and --b */
+    bool arms;                  /* --a and --b, or --resume-with */
+    struct twin_run *half;      /* --resume-with: the run that was cut short, in whose folder arm B goes on */
     char *home, *spool;
     struct tw_data data;        /* of args.data, verified */
     uint64_t deadline_ns;
@@ -69,6 +71,11 @@ int tw_check_gate(struct tw_check *c);
 /* check_signed.c: with --key or --trust, sets c->signer or fails. text: of the baseline as it was read. */
 int tw_check_signature(struct tw_check *c, const char *text, size_t bytes, struct twin_error *err);
 void tw_check_save_baseline(struct tw_check *c); /* of runs that agree; says why not */
+
+/* ---- check_resume.c: the run that arm B goes on from. */
+int tw_check_resume_options(const struct tw_check_args *a, bool job);
+/* Makes it, after run 1. -1 to go on, or the exit code to leave with. *done: the verdict is known already. */
+int tw_check_half(struct tw_check *c, bool *done);
 
 /* ---- check_extra.c */
 void tw_check_zoom(struct tw_check *c);

@@ -19,6 +19,14 @@
 #define LARGE_BYTES ((uint64_t)1 << 30) /* below that nobody wants to hear of disk space */
 enum { LONG_S = 1800 };
 
+/* A tolerance judges every step that differs, and what it judges by is a sketch. */
+static uint32_t sketch_every(const struct tw_check_args *a)
+{
+    if (a->sketch_every == 0 && a->tolerance)
+        return 1;
+    return (uint32_t)a->sketch_every;
+}
+
 struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm, const char *label)
 {
     const struct tw_check_args *a = &c->args;
@@ -30,11 +38,12 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .agents = true,
         .max_steps = (uint32_t)a->steps,
         .window_last = UINT32_MAX,
-        .sketch_every = (uint32_t)a->sketch_every,
+        .sketch_every = sketch_every(a),
         .lossless = a->lossless,
         .no_telemetry = a->no_telemetry,
         .show_output = a->show_output,
         .fresh_dir = a->fresh_dir,
+        .copy_of = arm && c->half ? c->half->cwd : NULL,
         .stdin_spool = c->spool,
         .data = c->data.item,
         .data_count = c->data.count,
@@ -80,6 +89,7 @@ struct twin_compare_options tw_check_how(const struct tw_check *c)
         .arms = c->arms,
         .shift = a->b_starts_at != TW_NOT_GIVEN ? -(int64_t)a->b_starts_at : 0,
         .find_shift = c->arms && a->b_starts_at == TW_NOT_GIVEN,
+        .resumed = a->resume_with != NULL,
         .ignore = a->ignore.items,
         .ignore_count = a->ignore.count,
         .tolerance_file = a->tolerance,
@@ -203,6 +213,8 @@ static void forget(struct tw_check *c)
     c->count = 0;
     twin_verdict_free(c->v);
     c->v = NULL;
+    twin_run_free(c->half);
+    c->half = NULL;
 }
 
 int tw_check_series(struct tw_check *c)
@@ -223,6 +235,10 @@ int tw_check_series(struct tw_check *c)
                 return TW_CHECK_UNSEEN;
             if ((rc = announce_size(c)) >= 0)
                 return rc;
+            if (c->args.resume_with && (rc = tw_check_half(c, &parted)) >= 0)
+                return rc;
+            if (c->args.resume_with && parted)
+                break;
         }
         bool hopeless = c->count == 2 && tw_run_failed(c->runs[0]) && tw_run_failed(c->runs[1]);
         if ((parted && c->v->outcome == TWIN_DIFFER && !c->args.all) || hopeless)

@@ -119,7 +119,7 @@ static int compare(const struct diff_args *a, const struct twin_run *const *runs
         .json = a->json,
         .github = a->github,
         .can_zoom = v->outcome == TWIN_DIFFER && tw_zoom_is_useful(v, runs[0], &why),
-        .again = {.env = again.env, .show = again.show, .zoom = again.zoom},
+        .again = {.env = again.env, .home = again.look, .show = again.show, .zoom = again.zoom},
     };
     *printed = true;
     int rc = tw_verdict_print(v, runs, count, &out);

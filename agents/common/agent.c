@@ -3,7 +3,10 @@
 #include "factors.h"
 #include "state.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,10 +214,30 @@ __attribute__((destructor)) static void at_exit(void)
     tw_factors_end();
 }
 
+/*
+ * The job asked to be cut at this very step (check --resume-with): the launcher looks a few times a
+ * second, and a short job would have ended by then. Only the signals that end a job get through. A
+ * launcher that waits for a rank that never steps must not wait for ever: then the job goes on.
+ */
+static void wait_for_the_end(void)
+{
+    enum { LONGEST_S = 30 };
+    const struct timespec longest = {.tv_sec = LONGEST_S};
+    int error = errno;
+    sigset_t others;
+    sigfillset(&others);
+    sigdelset(&others, SIGTERM);
+    sigdelset(&others, SIGINT);
+    sigdelset(&others, SIGHUP);
+    ppoll(NULL, 0, &longest, &others);
+    errno = error;
+}
+
 uint32_t tw_agent_step_end(void)
 {
     struct tw_guard g;
     uint32_t step = 0;
+    bool hold = false;
     if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF || !tw_guard_enter(&g))
         return 0;
     struct twin_writer *w = tw_agent_open();
@@ -225,6 +248,7 @@ uint32_t tw_agent_step_end(void)
         if (tw_agent_config.max_steps && step >= tw_agent_config.max_steps) {
             /* The launcher ends the job when it reads this step in the progress slot: the trace is complete before. */
             close_writer();
+            hold = tw_agent_config.hold;
         } else {
             tw_progress_update(TW_PROGRESS_RECORDING, false);
             twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
@@ -233,6 +257,8 @@ uint32_t tw_agent_step_end(void)
         step = twin_writer_step(tw_agent_writer);
     }
     tw_guard_leave(&g);
+    if (hold)
+        wait_for_the_end();
     return step;
 }
 

@@ -86,6 +86,7 @@ bool tw_config_read(struct tw_agent_config *c)
     c->level = parse_level(getenv("TWINRUN_LEVEL"));
     c->window = parse_window(getenv("TWINRUN_WINDOW"), &c->window_first, &c->window_last);
     c->max_steps = number("TWINRUN_STEPS", UINT32_MAX, &v) ? (uint32_t)v : 0;
+    c->hold = number("TWINRUN_STEPS_HOLD", 1, &v) && v == 1;
     c->sketch_every = number("TWINRUN_SKETCH_EVERY", UINT32_MAX, &v) ? (uint32_t)v : 10;
     c->lossless = number("TWINRUN_LOSSLESS", 1, &v) && v == 1;
     c->telemetry = !(number("TWINRUN_TELEMETRY", 0, &v));

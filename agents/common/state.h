@@ -33,6 +33,7 @@ struct tw_agent_config {
     bool window;
     uint32_t window_first, window_last;
     uint32_t max_steps;           /* 0 = no limit */
+    bool hold;                    /* wait for the launcher behind the last of them */
     uint32_t sketch_every;        /* 0 = never */
     bool lossless;
     bool telemetry;

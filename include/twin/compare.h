@@ -96,6 +96,7 @@ struct twin_compare_options {
     bool steps_given; uint32_t steps;      /* compare only the first steps */
     int64_t shift;                         /* b's step = a's step + shift */
     bool find_shift;                       /* arms: find the shift by weights */
+    bool resumed;                          /* b must go on from a later step of a than its first: else nothing was resumed */
     const char *const *ignore; size_t ignore_count;  /* glob patterns over "phase/kind/name" and file names */
     const char *tolerance_file;            /* NULL = none */
     bool arms;                             /* commands differ: argv, printed command lines and run counts are not findings */

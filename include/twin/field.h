@@ -63,6 +63,7 @@ struct twin_curve {
 struct twin_curves {
     struct twin_curve *curve; size_t count; /* by kind, name, run, rank */
     size_t unread;                 /* traces that were too large (over 512 MiB together) or damaged */
+    uint64_t left_out;             /* records of more than 512 names, or of steps after 1,048,576 */
 };
 int twin_compare_curves(const struct twin_run *const *runs, size_t n, struct twin_curves *out, struct twin_error *err);
 void twin_curves_free(struct twin_curves *c);

@@ -21,7 +21,8 @@ struct twin_hint { const char *id, *title, *cause, *fix, *why; unsigned points, 
 /* What suggested commands need so that they make the situation again, in the words of a shell; all
  * borrowed, NULL: nothing. Options begin with a blank. */
 struct twin_report_again {
-    const char *env;                      /* "OMP_NUM_THREADS=1 ": in front of the command */
+    const char *env;                      /* "OMP_NUM_THREADS=1 ": in front of a command that runs the job */
+    const char *home;                     /* "TWINRUN_HOME=DIR ": in front of one that looks at runs */
     const char *job;                      /* "-- CMD < FILE" or "--a CMD --b CMD"; NULL: "-- " and command */
     const char *check, *isolate, *zoom, *show; /* options for these commands */
     bool scratch;                         /* made in scratch copies, which are used up: zoom needs the command */

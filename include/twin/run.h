@@ -60,11 +60,13 @@ struct twin_launch_options {
     enum twin_level level;
     bool agents;                    /* false: an unobserved control run */
     uint32_t max_steps;             /* 0 = no limit; else every traced rank is stopped after this many steps */
+    bool hold;                      /* with max_steps: no rank goes on behind its last step until it is stopped */
     uint32_t window_first, window_last; /* steps for which TWIN_LEVEL_OPS is active; 0,UINT32_MAX = all */
     uint32_t sketch_every;          /* 0 = default */
     bool lossless;
     bool show_output;               /* pass the job's stdout/stderr through to ours while storing them */
     bool fresh_dir;                 /* run in a scratch copy of the working folder */
+    const char *copy_of;            /* with fresh_dir: of this folder instead; NULL: the working folder */
     const char *stdin_spool;        /* file that holds what earlier runs read from stdin, shared by the runs of a check */
     uint64_t output_cap_bytes;      /* stored bytes per stream; 0 = 256 MiB; more passes through, hashed, not stored */
     /* Called about 4 times a second while the job runs (and once at its end). Return non-zero to stop the job (SIGTERM,

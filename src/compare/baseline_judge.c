@@ -214,7 +214,7 @@ static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struc
 /* A step of which the baseline keeps no records, but a loss or two. */
 static void measure_numbers(struct judging *j, const struct tw_bl_proc *p, const struct tw_view *now, uint32_t step)
 {
-    j->tolerance.unmeasured++;
+    tw_judged_open(j->c, &j->tolerance, tw_cmp_text(j->c, "the baseline keeps few numbers of step %u", step));
     for (size_t i = 0; i < p->numbers; i++) {
         const struct tw_bl_number *n = &p->number[i];
         const struct tw_bl_name *name = &j->b->name[n->name];
@@ -516,7 +516,7 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     o.ignore_count = b->ignore_count;
     struct tw_cmp c = {.o = &o};
     struct tw_side side = {0};
-    struct judging j = {.c = &c, .b = b, .side = &side, .exact = true, .tolerance = {.worst = -1}};
+    struct judging j = {.c = &c, .b = b, .side = &side, .exact = true, .tolerance = {.worst = -1, .few_kept = true}};
     *out = NULL;
     int rc = o.tolerance_file ? tw_tolerance_load(o.tolerance_file, &c.tolerance, err) : 0;
     if (rc != 0)

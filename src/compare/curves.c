@@ -18,6 +18,7 @@ struct reading {
     size_t run;
     struct growing *g;
     size_t count, room;
+    uint64_t left_out;
     size_t from;      /* curves of this process begin here */
     struct tw_cmp *cmp;
 };
@@ -72,12 +73,13 @@ static int take(void *user, const struct twin_trace_record *t)
     const struct twin_series *s = twin_trace_series(r->proc->trace, t->series);
     const struct twin_stats *x = &t->stats;
     enum twin_curve_kind kind;
-    if (!(t->flags & TWIN_REC_STATS) || t->step >= STEPS_MAX || !kind_of(s, &kind))
+    if (!(t->flags & TWIN_REC_STATS) || !kind_of(s, &kind))
         return 0;
     const bool norm = kind == TWIN_CURVE_GRADIENT || kind == TWIN_CURVE_WEIGHT, bad = x->nan | x->pos_inf | x->neg_inf;
     if (!norm && x->count != 1)
         return 0;
-    struct growing *g = curve_of(r, t, s, kind);
+    struct growing *g = t->step < STEPS_MAX ? curve_of(r, t, s, kind) : NULL;
+    r->left_out += !g;
     if (!g || !reach(r, g, t->step))
         return r->cmp->oom ? TWIN_ENOMEM : 0;
     g->c.not_finite += bad;
@@ -140,6 +142,7 @@ int twin_compare_curves(const struct twin_run *const *runs, size_t n, struct twi
         r.run = i;
         rc = read_run(&r, runs[i], &budget, out, err);
     }
+    out->left_out = r.left_out;
     out->curve = rc == 0 ? tw_calloc(r.count + 1, sizeof *out->curve) : NULL;
     for (size_t i = 0; i < r.count; i++)
         if (out->curve && !c.oom) {

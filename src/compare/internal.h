@@ -281,6 +281,7 @@ void tw_steps_free(struct tw_steps *s);
 
 /* ---- trend.c: what happens after the first difference, NaN onset */
 void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err);
+extern uint64_t tw_nonfinite_bytes; /* traces that are read in search of NaN. Tests make it smaller. */
 void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n);
 
 /* ---- shift.c: resumed arms */
@@ -406,10 +407,14 @@ struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *p
 /* One difference. stats_*: NULL when not recorded. relative, absolute: of the L2 distance; NaN when it is not known. */
 struct tw_measure { bool missing; double relative, absolute, ulp; uint64_t elements; const struct twin_stats *stats_a, *stats_b; };
 void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b, struct tw_measure *m);
-struct tw_judged { double worst; char *where; uint64_t measured, unmeasured; char *outside; }; /* begins with worst = -1 */
+/* Begins with worst = -1. outside, open: the first difference that is outside, that could not be judged. few_kept: the reference is
+ * a baseline, which keeps numbers of few steps: the verdict then says where it judged. */
+struct tw_judged { double worst; char *where; uint64_t measured, unmeasured; char *outside, *open; bool few_kept; };
+extern uint64_t tw_judge_limit;
 void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name, uint32_t step, const struct tw_measure *m,
                           struct tw_judged *j);
 void tw_judged_outside(struct tw_cmp *c, struct tw_judged *j, char *text); /* takes text; the first one stays */
+void tw_judged_open(struct tw_cmp *c, struct tw_judged *j, char *text);    /* takes text; counts one that is not judged */
 bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j);        /* says which in a note */
 void tw_judged_free(struct tw_judged *j);
 /* Judges every differing step of a pair. *inside false: something lies outside or cannot be judged (said in a note). */

@@ -13,7 +13,8 @@
 
 #define FILE_CAP ((size_t)1 << 20)
 #define RULES_MAX 10000u
-#define JUDGE_STEPS 65536u
+
+uint64_t tw_judge_limit = UINT64_C(1) << 22; /* differing steps that are judged; more leave the rest not judged */
 
 void tw_tolerance_free(struct tw_tolerance *t)
 {
@@ -195,10 +196,17 @@ void tw_judged_outside(struct tw_cmp *c, struct tw_judged *j, char *text)
     set_once(c, &j->outside, text);
 }
 
+void tw_judged_open(struct tw_cmp *c, struct tw_judged *j, char *text)
+{
+    j->unmeasured++;
+    set_once(c, &j->open, text);
+}
+
 void tw_judged_free(struct tw_judged *j)
 {
     tw_free(j->where);
     tw_free(j->outside);
+    tw_free(j->open);
     *j = (struct tw_judged){.worst = -1};
 }
 
@@ -251,7 +259,7 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
     }
     rule->matched++;
     if (isnan(m->relative) && !surely_outside(rule, m)) {
-        j->unmeasured++; /* no sketch at this step: judged where there is one */
+        tw_judged_open(c, j, tw_cmp_text(c, "%s/%s/%s at step %u has no sketch, or holds NaN or Inf", phase, kind, name, step));
         rule->unmeasured++;
         return;
     }
@@ -289,15 +297,64 @@ static void judge_one(struct tw_cmp *c, const struct tw_diff *d, const struct tw
     tw_tolerance_measure(c, twin_phase_name(r->phase), twin_kind_name(r->kind), tw_rec_name(v, r), r->step, &m, j);
 }
 
+/* A distance that is not known is not a small one: with a run as the reference every difference must have been measured. */
 bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
 {
-    bool inside = !j->outside && j->measured > 0;
-    if (inside)
-        tw_cmp_note(c, "within tolerance: the largest uses %.2g of what is allowed (%s); %llu differences measured, %llu without a sketch",
-                    j->worst, j->where ? j->where : "", (unsigned long long)j->measured, (unsigned long long)j->unmeasured);
+    bool inside = !j->outside && j->measured > 0 && (j->unmeasured == 0 || j->few_kept);
+    if (j->outside)
+        tw_cmp_note(c, "outside the tolerance: %s", j->outside);
+    else if (inside && j->unmeasured == 0)
+        tw_cmp_note(c, "within tolerance: the largest uses %.2g of what is allowed (%s); %llu difference%s measured", j->worst,
+                    j->where ? j->where : "", (unsigned long long)j->measured, j->measured == 1 ? "" : "s");
+    else if (inside)
+        tw_cmp_note(c, "within tolerance where the baseline keeps numbers: the largest uses %.2g of what is allowed (%s); %llu difference%s "
+                    "measured, %llu not judged", j->worst, j->where ? j->where : "", (unsigned long long)j->measured,
+                    j->measured == 1 ? "" : "s", (unsigned long long)j->unmeasured);
+    else if (j->unmeasured)
+        tw_cmp_note(c, "not judged by the tolerance: %s (%llu of %llu differences); check --tolerance, or --sketch-every 1, records what it takes",
+                    j->open ? j->open : "", (unsigned long long)j->unmeasured, (unsigned long long)(j->measured + j->unmeasured));
     else
-        tw_cmp_note(c, "outside the tolerance: %s", j->outside ? j->outside : "nothing could be measured: no sketch in the steps that differ");
+        tw_cmp_note(c, "not judged by the tolerance: no difference that it could be held against");
     return inside;
+}
+
+/* One step of both, finished or the last one. */
+static int judge_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_judged *j, struct twin_error *err)
+{
+    struct tw_view va, vb;
+    struct tw_stepdiff d;
+    int rc = tw_scan_step(c, s, step, &va, &vb, &d, err);
+    if (rc != 0)
+        return rc;
+    if (va.dropped + vb.dropped)
+        tw_judged_outside(c, j, tw_cmp_text(c, "step %u has dropped records, which cannot be judged", step));
+    if (va.cut || vb.cut)
+        tw_judged_outside(c, j, tw_cmp_text(c, "step %u has more records than are read, which cannot be judged", step));
+    if (d.unread + d.schedule > 0)
+        tw_judged_open(c, j, tw_cmp_text(c, "step %u has records that could not be read, or whose order among threads is not known", step));
+    for (size_t i = 0; i < d.count; i++)
+        if (tw_diff_significant(&d.d[i]))
+            judge_one(c, &d.d[i], &va, &vb, j);
+    tw_stepdiff_free(&d);
+    tw_view_free(&va);
+    tw_view_free(&vb);
+    return 0;
+}
+
+static bool known_equal(const struct tw_steps *a, size_t i, const struct tw_steps *b, size_t k)
+{
+    return i < a->n && k < b->n && a->step[i].known && b->step[k].known && a->step[i].hash == b->step[k].hash;
+}
+
+/* Where both end after the same step, what follows it is judged, too. */
+static int64_t last_judged(const struct tw_cmp *c, const struct tw_scan *s, const struct tw_steps *a, const struct tw_steps *b)
+{
+    int64_t end_a = (int64_t)a->n, end_b = (int64_t)b->n - s->shift, last = end_a < end_b ? end_a : end_b;
+    if (end_a != end_b)
+        last--;
+    if (c->o->steps_given && last >= (int64_t)c->o->steps)
+        last = (int64_t)c->o->steps - 1;
+    return last < (int64_t)s->step ? (int64_t)s->step : last;
 }
 
 int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, struct twin_error *err)
@@ -307,27 +364,17 @@ int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, 
     int rc = tw_steps_load(c, s->pair->a, &ta, err);
     if (rc == 0)
         rc = tw_steps_load(c, s->pair->b, &tb, err);
-    uint64_t budget = JUDGE_STEPS;
-    for (uint64_t step = s->step; rc == 0 && !j.outside; step++) {
-        int64_t other = (int64_t)step + s->shift;
-        bool finished = step < ta.n && other >= 0 && (uint64_t)other < tb.n;
-        if ((!finished && step != s->step) || (c->o->steps_given && step >= c->o->steps) || budget-- == 0)
-            break;
-        if (finished && ta.step[step].known && tb.step[other].known && ta.step[step].hash == tb.step[other].hash)
+    int64_t last = last_judged(c, s, &ta, &tb);
+    uint64_t budget = tw_judge_limit;
+    for (int64_t step = s->step; rc == 0 && !j.outside && step <= last; step++) {
+        if (known_equal(&ta, (size_t)step, &tb, (size_t)(step + s->shift)))
             continue;
-        struct tw_view va, vb;
-        struct tw_stepdiff d;
-        rc = tw_scan_step(c, s, (uint32_t)step, &va, &vb, &d, err);
-        if (rc != 0)
+        if (budget-- == 0) {
+            tw_judged_open(c, &j, tw_cmp_text(c, "from step %lld on, after %llu differing steps, none", (long long)step,
+                                              (unsigned long long)tw_judge_limit));
             break;
-        if (va.dropped + vb.dropped)
-            set_once(c, &j.outside, tw_cmp_text(c, "step %llu has dropped records, which cannot be judged", (unsigned long long)step));
-        for (size_t i = 0; i < d.count; i++)
-            if (tw_diff_significant(&d.d[i]))
-                judge_one(c, &d.d[i], &va, &vb, &j);
-        tw_stepdiff_free(&d);
-        tw_view_free(&va);
-        tw_view_free(&vb);
+        }
+        rc = judge_step(c, s, (uint32_t)step, &j, err);
     }
     *inside = rc == 0 && tw_judged_inside(c, &j);
     tw_judged_free(&j);

@@ -12,7 +12,8 @@
 #define DECODE_STEPS 512u
 #define DECODE_RECORDS 4000000u
 #define SERIES 3                 /* weights, gradients, loss: the first that has enough points is fitted */
-#define NONFINITE_BYTES (UINT64_C(512) << 20) /* read in search of NaN, over all traces */
+
+uint64_t tw_nonfinite_bytes = UINT64_C(512) << 20; /* read in search of NaN, over all traces */
 
 struct trend {
     bool seen[TWIN_PHASE_COUNT][TWIN_KIND_COUNT];
@@ -167,6 +168,14 @@ static int by_onset(const void *x, const void *y)
     return tw_cause_class((uint8_t)a->phase, (uint8_t)a->kind) - tw_cause_class((uint8_t)b->phase, (uint8_t)b->kind);
 }
 
+static bool differs_later(const struct tw_steps *a, const struct tw_steps *b, int64_t shift, uint64_t from)
+{
+    for (uint64_t i = from; i < a->n && (int64_t)i + shift < (int64_t)b->n; i++)
+        if (a->step[i].known && b->step[(int64_t)i + shift].known && a->step[i].hash != b->step[(int64_t)i + shift].hash)
+            return true;
+    return false;
+}
+
 void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
 {
     struct tw_steps a = {0}, b = {0};
@@ -176,12 +185,18 @@ void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
         goto out;
     }
     count_differing(c, s, &a, &b);
-    for (uint32_t i = 0; i < LOOK_STEPS && t->decoded < DECODE_STEPS && t->records < DECODE_RECORDS; i++) {
+    for (uint32_t i = 0;; i++) {
         uint64_t step = (uint64_t)s->step + i;
         int64_t other = (int64_t)step + s->shift;
         bool finished = step < a.n && other >= 0 && (uint64_t)other < b.n;
         if (i > 0 && (!finished || (c->o->steps_given && step >= c->o->steps)))
             break;
+        if (i == LOOK_STEPS || t->decoded == DECODE_STEPS || t->records >= DECODE_RECORDS) {
+            if (differs_later(&a, &b, s->shift, step))
+                tw_cmp_note(c, "what parts for the first time after step %llu is not listed: onsets were looked for until there",
+                            (unsigned long long)step - 1);
+            break;
+        }
         if (i >= DENSE_STEPS && !new_phase(t, &a.step[step], &b.step[other], s->pair, (uint32_t)step, s->shift) && i % 10 != 0)
             continue;
         if (decode(c, s, (uint32_t)step, t, err) != 0)
@@ -223,14 +238,18 @@ void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
 {
     struct nonfinite best = {0};
     size_t best_run = 0, runs = 0;
-    uint64_t budget = NONFINITE_BYTES;
+    uint64_t budget = tw_nonfinite_bytes;
+    size_t unread = 0, traces = 0;
     for (size_t i = 0; i < n; i++) {
         bool here = false;
         for (size_t j = 0; j < sides[i].count; j++) {
             struct tw_proc *p = &sides[i].proc[j];
             struct nonfinite x = {.p = p};
-            if (p->info->file_bytes > budget)
+            traces++;
+            if (p->info->file_bytes > budget) {
+                unread++;
                 continue;
+            }
             budget -= p->info->file_bytes;
             twin_trace_walk(p->trace, look_for_nonfinite, NULL, &x, NULL);
             here |= x.found;
@@ -241,6 +260,9 @@ void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
         }
         runs += here;
     }
+    if (unread)
+        tw_cmp_note(c, "NaN and Inf were looked for in %zu of %zu traces: the others are larger than %llu MiB together with them", traces - unread,
+                    traces, (unsigned long long)(tw_nonfinite_bytes >> 20));
     if (!best.found)
         return;
     tw_finding_set(c, &c->v->nonfinite,

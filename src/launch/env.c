@@ -125,6 +125,7 @@ static const char *const protocol[] = {
     "TWINRUN_STEPS",      "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
     "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR",     "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
     "TWINRUN_ZOOM_OP",    "TWINRUN_TRANSPLANT",   "TWINRUN_HOT_LIB",         "TWINRUN_TELEMETRY",
+    "TWINRUN_STEPS_HOLD",
     "TWINRUN_LEDGER", /* it may hold a password */
 };
 
@@ -209,6 +210,8 @@ static int protocol_options(struct tw_env *e, const struct twin_launch_options *
     }
     if (rc == 0 && o->max_steps)
         rc = set_number(e, "TWINRUN_STEPS", o->max_steps, err);
+    if (rc == 0 && o->max_steps && o->hold)
+        rc = set_number(e, "TWINRUN_STEPS_HOLD", 1, err);
     if (rc == 0 && o->sketch_every)
         rc = set_number(e, "TWINRUN_SKETCH_EVERY", o->sketch_every, err);
     if (rc == 0 && o->lossless)

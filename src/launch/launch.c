@@ -228,7 +228,8 @@ static int choose_folder(struct launch *l)
         return no_memory(l->err);
     if (!l->o->fresh_dir)
         return 0;
-    int rc = tw_scratch_copy(l->launched_from, run->cwd, l->home, run, l->err);
+    const char *from = l->o->copy_of ? l->o->copy_of : l->launched_from;
+    int rc = tw_scratch_copy(from, run->cwd, l->home, run, l->err);
     if (rc == 0)
         rc = tw_env_set(&l->env, "PWD", run->cwd, l->err);
     l->job.spawn.dir = run->cwd;

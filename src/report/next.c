@@ -38,14 +38,20 @@ static const char *or_nothing(const char *s)
 }
 
 /* Begins a suggestion: the variables that were set in front of the command, and the verb. */
-static struct tw_buf *add(struct tw_next *n, size_t *count, const struct twin_report *r, const char *verb,
-                          const char *why)
+static struct tw_buf *add_behind(const char *variables, struct tw_next *n, size_t *count, const char *verb,
+                                 const char *why)
 {
     struct tw_buf *b = &n[*count].command;
     n[(*count)++] = (struct tw_next){.why = why};
-    tw_say_safe(b, or_nothing(r->again.env), 0);
+    tw_say_safe(b, or_nothing(variables), 0);
     tw_buf_printf(b, "twinrun %s", verb);
     return b;
+}
+
+static struct tw_buf *add(struct tw_next *n, size_t *count, const struct twin_report *r, const char *verb,
+                          const char *why)
+{
+    return add_behind(r->again.env, n, count, verb, why);
 }
 
 static void add_options(struct tw_buf *b, const char *options)
@@ -68,7 +74,7 @@ static bool has_job(const struct twin_report *r)
 static void show(const struct twin_report *r, struct tw_next *n, size_t *count, size_t run, const char *why)
 {
     char name[16];
-    struct tw_buf *b = add(n, count, r, "show", why);
+    struct tw_buf *b = add_behind(r->again.home, n, count, "show", why);
     tw_buf_printf(b, " %s", run_name(r, run, name));
     add_options(b, r->again.show);
     if (r->verdict->first && tw_is_record(r->verdict->first))
@@ -160,7 +166,7 @@ static bool lacks_records(const struct twin_verdict *v)
 static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     if (r->run_count == 0 || r->runs[0]->torch) {
-        add(n, count, r, "doctor", "what can be seen here, and why not more");
+        add_behind(NULL, n, count, "doctor", "what can be seen here, and why not more");
         return;
     }
     if (!lacks_records(r->verdict))

@@ -357,6 +357,8 @@ void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const 
     }
     if (shown > CURVE_NAMES)
         twin_page_small(p, "%zu more recorded numbers are not drawn.", shown - CURVE_NAMES);
+    if (c->left_out)
+        twin_page_small(p, "%llu recorded numbers are left out: 512 names and 1,048,576 steps are drawn.", (unsigned long long)c->left_out);
     if (c->unread)
         twin_page_small(p, "%zu trace%s too large, or damaged, to read these numbers from.", c->unread, c->unread == 1 ? " is" : "s are");
 }

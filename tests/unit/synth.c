@@ -140,12 +140,13 @@ uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const fl
     uint32_t ndim = n == 1 ? 0 : 1;
     bool state = r.kind == TWIN_KIND_STATE || r.kind == TWIN_KIND_INDICES;
     struct twin_tensor t = {.data = x, .dtype = state ? TWIN_U32 : TWIN_F32, .ndim = ndim, .shape = shape};
-    must(twin_fingerprint(&t, &digest, &stats, state ? NULL : &sketch, NULL) == 0, "fingerprint");
+    bool sketched = !state && !r.no_sketch;
+    must(twin_fingerprint(&t, &digest, &stats, sketched ? &sketch : NULL, NULL) == 0, "fingerprint");
     struct twin_series series = {.phase = (uint8_t)r.phase, .kind = (uint8_t)r.kind, .name = intern(w, r.name), .scope = intern(w, r.scope),
                                  .role = intern(w, r.role), .op = intern(w, r.op), .site = intern(w, r.site)};
     struct twin_observation o = {.series = twin_writer_series(w, &series), .layout = twin_writer_layout(w, t.dtype, ndim, shape),
-                                 .flags = r.flags | TWIN_REC_STATS | (state ? 0 : TWIN_REC_SKETCH) | (count ? TWIN_REC_LINKS : 0),
-                                 .digest = digest, .stats = &stats, .sketch = state ? NULL : &sketch, .links = links, .link_count = count};
+                                 .flags = r.flags | TWIN_REC_STATS | (sketched ? TWIN_REC_SKETCH : 0) | (count ? TWIN_REC_LINKS : 0),
+                                 .digest = digest, .stats = &stats, .sketch = sketched ? &sketch : NULL, .links = links, .link_count = count};
     return twin_writer_record(w, &o);
 }
 

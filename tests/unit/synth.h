@@ -29,6 +29,7 @@ struct synth_record {
     enum twin_kind kind;
     const char *name, *scope, *op, *site, *role;
     uint32_t flags;
+    bool no_sketch;
 };
 uint64_t synth_put(struct twin_writer *w, struct synth_record r, const float *x, size_t n);
 uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n, const uint64_t *links, uint32_t count);

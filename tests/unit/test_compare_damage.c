@@ -331,6 +331,35 @@ static void steps_with_too_many_records(void **state)
     tw_view_limit = limit;
 }
 
+/* A search that ends before the run does says where. */
+static void searches_that_end_early(void **state)
+{
+    (void)state;
+    uint64_t bytes = tw_nonfinite_bytes;
+    for (int late = 0; late < 2; late++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            s[i] = synth_new("long");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            for (int step = 0; step < 4200; step++) {
+                put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", (float)step);
+                put(w, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss", (float)(i && step == 2));
+                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", (float)(i && late && step == 4190));
+                twin_writer_step_end(w);
+            }
+        }
+        tw_nonfinite_bytes = late ? 0 : bytes;
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        expect_outcome(v, TWIN_DIFFER);
+        assert_true(has_note(v, "what parts for the first time after step 4097 is not listed") == late);
+        assert_true(has_note(v, "NaN and Inf were looked for in 0 of 2 traces") == late);
+        twin_verdict_free(v);
+        synth_free(s[0]);
+        synth_free(s[1]);
+    }
+    tw_nonfinite_bytes = bytes;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +372,7 @@ int main(void)
         cmocka_unit_test(difference_among_the_dropped),
         cmocka_unit_test(dropped_and_not_counted),
         cmocka_unit_test(steps_with_too_many_records),
+        cmocka_unit_test(searches_that_end_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

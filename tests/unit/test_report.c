@@ -183,11 +183,11 @@ static void suggestions_can_be_pasted(void **state)
     char job[600];
     snprintf(job, sizeof job, "-- python %0500d < 'a b'", 7);
     struct twin_report r = {.verdict = &v, .runs = runs, .run_count = 2, .command = "python", .can_isolate = true, .can_zoom = true,
-                            .again = {.env = "OMP_NUM_THREADS=1 ", .job = job, .check = " --steps 5 --level steps",
+                            .again = {.env = "OMP_NUM_THREADS=1 ", .home = "TWINRUN_HOME=r ", .job = job, .check = " --steps 5 --level steps",
                                       .isolate = " --steps 5", .zoom = " --fresh-dir", .show = " --home h", .scratch = true}};
     char *out = NULL;
     assert_int_equal(twin_report_text(&r, &out, NULL), 0);
-    assert_non_null(strstr(out, "next    OMP_NUM_THREADS=1 twinrun show 9a8b7c6d --home h --step 17"));
+    assert_non_null(strstr(out, "next    TWINRUN_HOME=r twinrun show 9a8b7c6d --home h --step 17"));
     assert_non_null(strstr(out, "        OMP_NUM_THREADS=1 twinrun zoom --window 16:17 --fresh-dir -- python 000"));
     assert_non_null(strstr(out, "        OMP_NUM_THREADS=1 twinrun isolate --steps 5 -- python 000"));
     assert_non_null(strstr(out, "0007 < 'a b'\n"));

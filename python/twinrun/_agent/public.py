@@ -2,7 +2,7 @@
 """What `twinrun.record`, `twinrun.step` and `twinrun.scope` do under twinrun."""
 import sys
 
-from . import buffers, core, native, steps, tensors
+from . import buffers, core, native, sites, steps, tensors
 from .core import S, T, hook
 
 # As in agents/common/native.c: what a prefix of the name says, and the least level at which it is kept.
@@ -35,6 +35,14 @@ def _on():
     return S.on
 
 
+def _site():
+    """The job's lines, whatever phase the record is said to be of; twinrun itself may be installed elsewhere than the agent."""
+    package = sys.modules.get("twinrun")
+    if getattr(package, "__file__", None):
+        sites.skip(package)
+    return sites.user()
+
+
 @hook
 def _record(name, array):
     if not core.begin():
@@ -49,10 +57,11 @@ def _record(name, array):
     flags = native.STATS | native.SKETCH
     pending = tensors.pending()
     torch = sys.modules.get("torch")
+    site = _site()
     if torch is not None and isinstance(array, getattr(torch, "Tensor", ())):
-        pending.add(phase, kind, name, array, scope, "", None, flags)
+        pending.add(phase, kind, name, array, scope, "", site, flags)
     else:
-        buffers.add(pending, phase, kind, name, array, scope, "", None, flags)
+        buffers.add(pending, phase, kind, name, array, scope, "", site, flags)
     pending.flush()
     core.saw(_SEEN.get(kind, "value"))
 

@@ -8,8 +8,10 @@ from .core import FOLDER
 
 FRAMES = 4
 
-_skipped = [FOLDER + os.sep, "<frozen"]
+# twinrun.record and its like stand in the folder above ours: they are no lines of the job either.
+_skipped = [os.path.dirname(FOLDER) + os.sep, "<frozen"]
 _library_folder = sysconfig.get_paths().get("stdlib", os.sep) + os.sep
+_packages = set()
 _judged = {}    # file name -> may be shown
 _lines = {}     # (code, instruction) -> text
 _near = {}      # (code, instruction) -> the whole text
@@ -18,16 +20,26 @@ _cwd = None
 
 def arm(torch):
     """torch's own folder is never a source line of the job."""
-    _skipped.append(os.path.dirname(os.path.abspath(torch.__file__)) + os.sep)
-    _skipped.append(_library_folder)
+    skip(torch)
+
+
+def skip(package):
+    """No file of this package is a source line of the job from now on."""
+    file = package.__file__
+    if file in _packages:
+        return
+    _packages.add(file)
+    folder = os.path.dirname(os.path.abspath(file)) + os.sep
+    if folder not in _skipped:
+        _skipped.append(folder)
+        _judged.clear()
 
 
 def _shown(file):
     found = _judged.get(file)
     if found is None:
-        inside_library = file.startswith(_library_folder) and "-packages" in file
-        found = _judged[file] = inside_library and not file.startswith(tuple(_skipped[:-1])) or not file.startswith(
-            tuple(_skipped))
+        library = file.startswith(_library_folder) and "-packages" not in file
+        found = _judged[file] = not library and not file.startswith(tuple(_skipped))
     return found
 
 

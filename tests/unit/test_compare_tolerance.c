@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a tolerance may call inside: every difference, measured. Each mutant has a harmless twin beside it. */
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#include "compare_test.h"
+
+enum { SIZE = 64, STEPS = 10 };
+
+/* How the second run differs: step by step a factor on the weights; and what else. */
+struct change {
+    float factor[STEPS];      /* 0: equal */
+    bool sketched[STEPS];     /* else of that step only statistics are kept */
+    float result;             /* added to a value recorded after the last step */
+    bool nan;                 /* step 3's weights hold one NaN, in both */
+    bool left_out;            /* step 4 has no loss */
+    bool turned_round;        /* step 5's two losses come the other way round */
+};
+
+static float weight(int i)
+{
+    return (float)sin(1.7 * i + .4);
+}
+
+static struct synth *job(const struct change *c)
+{
+    struct synth *s = synth_new("tolerance");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    for (int step = 0; step < STEPS; step++) {
+        float x[SIZE], batch = (float)step, loss[2] = {1, 2};
+        for (int i = 0; i < SIZE; i++)
+            x[i] = weight(i) * (c->factor[step] != 0 ? c->factor[step] : 1);
+        if (c->nan && step == 3)
+            x[5] = NAN;
+        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"}, &batch, 1);
+        for (int k = 0; k < 2; k++)
+            if (!c->left_out || step != 4 || k == 0)
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss", .no_sketch = true},
+                          &loss[c->turned_round && step == 5 ? 1 - k : k], 1);
+        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w", .no_sketch = !c->sketched[step]}, x, SIZE);
+        twin_writer_step_end(w);
+    }
+    float result = 5 + c->result;
+    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OUTPUT, .kind = TWIN_KIND_VALUE, .name = "result", .no_sketch = true}, &result, 1);
+    return s;
+}
+
+static char policy[64];
+
+static int write_policy(void **state)
+{
+    (void)state;
+    static const char text[] = "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-3\nreason = \"a test\"\n";
+    strcpy(policy, "/tmp/twin-tolerance-XXXXXX");
+    int fd = mkstemp(policy);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    return tw_write_file_atomic(policy, text, sizeof text - 1, NULL);
+}
+
+static int remove_policy(void **state)
+{
+    (void)state;
+    return unlink(policy);
+}
+
+static struct change all_sketched(void)
+{
+    struct change c = {0};
+    for (int i = 0; i < STEPS; i++)
+        c.sketched[i] = true;
+    return c;
+}
+
+/* a is the undisturbed run with the same sketches. note: part of what is said; NULL: nothing is looked for. */
+static void expect(struct change c, enum twin_verdict_outcome outcome, const char *note)
+{
+    struct change plain = {.nan = c.nan};
+    memcpy(plain.sketched, c.sketched, sizeof plain.sketched);
+    struct synth *a = job(&plain), *b = job(&c);
+    struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.tolerance_file = policy});
+    expect_outcome(v, outcome);
+    assert_int_equal(v->bitwise, TWIN_DIFFER);
+    if (note && !has_note(v, note))
+        explain(v);
+    assert_true(!note || has_note(v, note));
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
+static void every_step_is_measured(void **state)
+{
+    (void)state;
+    struct change c = all_sketched();
+    for (int i = 0; i < STEPS; i++)
+        c.factor[i] = 1 + 1e-5f;
+    expect(c, TWIN_WITHIN_TOLERANCE, "10 differences measured");
+    c.factor[STEPS - 1] = 1.1f; /* however late */
+    expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 9");
+}
+
+/* The field's case: signs turned, so that the norms are equal, in steps that have no sketch. */
+static void without_a_sketch(void **state)
+{
+    (void)state;
+    struct change c = {.sketched = {true}};
+    c.factor[0] = 1 + 1e-5f;
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+    c.factor[1] = 1 + 1e-5f;
+    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 1 has no sketch");
+    for (int i = 1; i < STEPS; i++)
+        c.factor[i] = -1;
+    expect(c, TWIN_DIFFER, "(9 of 10 differences)");
+    c.factor[7] = 3; /* the norms alone prove that one */
+    expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 7");
+}
+
+/* Single numbers are kept exactly, and need no sketch. */
+static void after_the_last_step(void **state)
+{
+    (void)state;
+    struct change c = all_sketched();
+    c.result = 1e-3f;
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+    c.result = 1;
+    expect(c, TWIN_DIFFER, "outside the tolerance: output/value/result at step 10");
+    c.result = 1;
+    c.factor[2] = 1 + 1e-5f; /* the first difference is inside */
+    expect(c, TWIN_DIFFER, "outside the tolerance: output/value/result at step 10");
+    c.result = 1e-3f;
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+}
+
+static void what_cannot_be_measured(void **state)
+{
+    (void)state;
+    struct change c = all_sketched();
+    c.factor[2] = 1 + 1e-5f;
+    c.nan = true;
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+    c.factor[3] = 1 + 1e-5f; /* a NaN hides how far the rest is apart */
+    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 3");
+    c = all_sketched();
+    c.factor[2] = 1 + 1e-5f;
+    c.left_out = true;
+    expect(c, TWIN_DIFFER, "outside the tolerance");
+    c = all_sketched();
+    c.factor[2] = 1 + 1e-5f;
+    c.turned_round = true;
+    expect(c, TWIN_DIFFER, "outside the tolerance: forward/loss/loss at step 5");
+}
+
+static void limit_of_steps(void **state)
+{
+    (void)state;
+    uint64_t limit = tw_judge_limit;
+    struct change c = all_sketched();
+    for (int i = 0; i < 6; i++)
+        c.factor[i] = 1 + 1e-5f;
+    tw_judge_limit = 6;
+    expect(c, TWIN_DIFFER, "from step 10 on, after 6 differing steps, none"); /* what follows the last step is left */
+    tw_judge_limit = 7;
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+    tw_judge_limit = 3;
+    expect(c, TWIN_DIFFER, "from step 3 on, after 3 differing steps, none");
+    tw_judge_limit = limit;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_step_is_measured), cmocka_unit_test(without_a_sketch), cmocka_unit_test(after_the_last_step),
+        cmocka_unit_test(what_cannot_be_measured), cmocka_unit_test(limit_of_steps),
+    };
+    return cmocka_run_group_tests(tests, write_policy, remove_policy);
+}
