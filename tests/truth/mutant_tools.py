@@ -81,6 +81,8 @@ class Copy:
         for f in run["files"]:
             if f["path"] == path:
                 f.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+                if f.get("kept"):  # the copy of its text
+                    self.write(f["kept"], data)
         self.write("work/" + path, data)
         self.run = run
 
