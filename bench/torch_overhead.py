@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What watching costs a training step: paired in one process, recording switched on and off in turns.
+"""What watching costs a training step: in one process, recording switched on and off in turns.
 
 Usage: torch_overhead.py [MODEL...]     models: mlp, cnn, transformer; default all
 Environment: TWINRUN_BUILD, the build folder that holds agents/libtwinrun.so (default: build beside bench).
 
-Prints rows `name value unit`. `*_overhead`: time of all steps with recording over time of all without, pairs with a step of
-more than three times the median left out (somebody else had the CPU); `*_overhead_median`: median over pairs of neighbouring
-steps. A ratio of 1.05 is 5% slower. The agent is armed in this process as under `twinrun`, at the default level; statistics and
-sketches fall into some of the steps and are contained in the first figure.
+Prints rows `name value unit`. Steps go in turns without recording, with it, and with every element of all weights and moments
+recorded in each step (`whole`: what the first steps and the last of a process cost). `*_overhead`, `*_whole`: time of all steps with
+recording over time of all without, rounds with a step of more than three times the median left out (somebody else had the CPU);
+`*_median`: median over rounds; `*_cpu`: the same of processor time, all threads, which other processes disturb less. A ratio of
+1.05 is 5% slower. The agent is armed in this process as under `twinrun`, at the default level; statistics and sketches fall
+into some of the steps and are contained in the sums.
 """
+import itertools
 import os
 import statistics
 import sys
@@ -17,7 +20,8 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODELS = {"mlp": 400, "cnn": 200, "transformer": 60}   # pairs of steps
+MODELS = {"mlp": 400, "cnn": 200, "transformer": 60}   # rounds of three steps
+ORDERS = tuple(itertools.permutations(("off", "on", "whole")))
 SECONDS = int(os.environ.get("BENCH_SECONDS", 60))                                          # at most, for each
 
 
@@ -70,37 +74,46 @@ def transformer(torch):
     return Model(), lambda: (torch.randint(0, 1000, (8, 64)), torch.randint(0, 1000, (512,)))
 
 
-def measure(torch, name, pairs):
-    core = sys.modules["_twinrun_agent.core"]
+def measure(torch, name, rounds):
+    core, optim = sys.modules["_twinrun_agent.core"], sys.modules["_twinrun_agent.optim"]
     torch.manual_seed(0)
     model, batch = globals()[name](torch)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     x, y = batch()
 
     def step():
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
-        return time.perf_counter() - began
+        return time.perf_counter() - began, time.process_time() - used
 
-    for _ in range(5):
+    for _ in range(20):    # beyond the first steps, which are whole
         step()
     taken, end = [], time.monotonic() + SECONDS
-    while len(taken) < pairs and (len(taken) < 10 or time.monotonic() < end):
-        pair = {}
-        for on in ((True, False), (False, True))[len(taken) % 2]:
-            core.S.on = on
-            pair[on] = step()
+    while len(taken) < rounds and (len(taken) < 10 or time.monotonic() < end):
+        found, at = {}, len(taken) % 6
+        for mode in ORDERS[at]:
+            core.S.on = mode != "off"
+            optim._everything = lambda _followed, whole=mode == "whole": whole
+            found[mode] = step()
         core.S.on = True
-        taken.append((pair[True], pair[False]))
-    usual = statistics.median(off for _on, off in taken)
-    calm = [(on, off) for on, off in taken if max(on, off) < 3 * usual]
+        taken.append(found)
+    report(name, taken)
     print("%s_parameters %d count" % (name, sum(p.numel() for p in model.parameters())))
-    print("%s_pairs %d count" % (name, len(calm)))
+
+
+def report(name, taken):
+    usual = statistics.median(found["off"][0] for found in taken)
+    calm = [found for found in taken if max(wall for wall, _cpu in found.values()) < 3 * usual]
+    print("%s_rounds %d count" % (name, len(calm)))
     print("%s_step %.3f ms" % (name, 1000 * usual))
-    print("%s_overhead %.4f ratio" % (name, sum(on for on, _off in calm) / sum(off for _on, off in calm)))
-    print("%s_overhead_median %.4f ratio" % (name, statistics.median(on / off for on, off in calm)))
+    for mode, label in (("on", "overhead"), ("whole", "whole")):
+        for clock, suffix in ((0, ""), (1, "_cpu")):
+            ratio = sum(found[mode][clock] for found in calm) / sum(found["off"][clock] for found in calm)
+            print("%s_%s%s %.4f ratio" % (name, label, suffix, ratio))
+            median = statistics.median(found[mode][clock] / found["off"][clock] for found in calm)
+            print("%s_%s%s_median %.4f ratio" % (name, label, suffix, median))
 
 
 def main():

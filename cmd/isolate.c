@@ -22,7 +22,7 @@
 static const struct tw_option options[] = {
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one: what of it makes its runs part from those of A?", FIELD(b)},
-    {"max-runs", 'n', TW_OPT_COUNT, "N", "150", "Budget", "make at most N runs", FIELD(max_runs), 1, 100000},
+    {"max-runs", 'n', TW_OPT_COUNT, "N", "200", "Budget", "make at most N runs", FIELD(max_runs), 1, 100000},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
     {"jobs", 'j', TW_OPT_COUNT, "N", "1", "Budget",
      "make up to N runs at the same time, each in a scratch copy of the working folder (--fresh-dir). They share the machine: causes that "
@@ -31,6 +31,9 @@ static const struct tw_option options[] = {
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
      FIELD(resume)},
+    {"thorough", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
+     "go on until the causes that were found are shown to be all there is (14 clean comparisons), or another one is found",
+     FIELD(thorough)},
     {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Factors",
       "the candidates: all (unless given), ids from `twinrun factors`, or all,-ID to leave one out. "
       "With --a and --b: what every run holds still; nothing unless given",
@@ -57,9 +60,9 @@ static const struct tw_option options[] = {
 static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD", NULL};
 static const struct tw_pair exits[] = {
     {"0", "the runs, or the arms, do not part; what that excludes is printed"},
-    {"1", "isolated: a cause was shown to be sufficient and necessary"},
+    {"1", "isolated: a cause was shown to matter; the verdict says whether it was shown to be all there is"},
     {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
-    {"3", "not isolated: outside the pins, not enough runs, or A does not repeat itself"},
+    {"3", "not isolated: outside the pins, not enough runs, the divergence went away, or A does not repeat itself"},
     {"130", "interrupted by Ctrl-C; --resume goes on"},
     {NULL, NULL},
 };
@@ -102,6 +105,7 @@ static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL,
+                                    .thorough = c->args.thorough,
                                     .parallel = (uint32_t)c->args.jobs};
     c->args.fresh_dir |= c->args.jobs > 1; /* runs at the same time must not write over each other's files */
     if (tw_page_check("isolate", c->args.html) != 0)
@@ -207,10 +211,12 @@ const struct tw_command tw_command_isolate = {
     "isolate",
     "find, by controlled experiment, what makes the runs of a job part",
     synopsis,
-    "Runs COMMAND until runs have parted three times (or 14 comparisons were clean), then with the most suspected factors pinned until one "
+    "Runs COMMAND until runs have parted twice (or 14 comparisons were clean), then with the most suspected factors pinned until one "
     "pin is left that stops the divergence; where that does not decide, in a world where every factor is pinned and some are freed. Last, on "
-    "fresh runs with only the suspects pinned, the set must stop the divergence, and each of its members must bring it back. What natural "
-    "runs have not met is left out. Where the cause is the system's entropy, the time or the order of directories, one more run names "
+    "fresh runs, free and pinned ones in an arrangement drawn beforehand, none may part under the pins; the p value is the share of "
+    "arrangements that would look at least as convincing, so it does not matter what else changes meanwhile. A natural run that parts "
+    "comes last. `isolated (main cause)` says that the pin matters and how often runs may still part with it (95%); `isolated` alone, "
+    "that this is at most 20%, which takes 14 clean comparisons: --thorough goes on until then. What natural runs have not met is left out. Where the cause is the system's entropy, the time or the order of directories, one more run names "
     "the job's lines that ask for it; where it lies outside the pins, those that ask for what no pin reaches (process id, monotonic clock). "
     "Criteria, error rates and budget are fixed before the first run and written to the search's folder below the home (searches/), "
     "where report.html, a page that needs nothing but a browser, lies in the end.\n\n"

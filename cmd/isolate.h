@@ -24,7 +24,7 @@ struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore, data;
-    bool fresh_dir, json, no_cases, quiet, resume, text;
+    bool fresh_dir, json, no_cases, quiet, resume, text, thorough;
 };
 
 /* A run that the search has asked for, found again by its handle. */
@@ -64,7 +64,7 @@ struct tw_isolate {
     int suspect_core[2];                  /* equal: no vote named two */
     struct twin_verdict *first;           /* of the first natural pair that parted */
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
-    struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count; } *consumer; /* of each cause; factor NULL: of what no pin reaches */
+    struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count, left_out; } *consumer; /* of each cause; factor NULL: of what no pin reaches */
     size_t consumer_count;
     bool interrupted, reported;
 };

@@ -6,7 +6,9 @@
 
 #include "base.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <twin/redact.h>
 
 static json_t *hex(uint64_t v)
@@ -66,7 +68,7 @@ static int entry_read(const json_t *j, struct twin_search_entry *e)
     struct twin_search_result *r = &e->result;
     json_int_t number, purpose, status, layer, step, steps, vote;
     *e = (struct twin_search_entry){0};
-    if (integer(j, "number", 1, UINT32_MAX, &number) || integer(j, "purpose", 0, TWIN_FOR_VOTE, &purpose) ||
+    if (integer(j, "number", 1, UINT32_MAX, &number) || integer(j, "purpose", 0, TWIN_FOR_FREE, &purpose) ||
         integer(j, "status", 0, TWIN_NOT_ENDED, &status) || integer(j, "layer", -1, TWIN_SEARCH_LAYERS - 1, &layer) ||
         integer(j, "step", 0, UINT32_MAX, &step) || integer(j, "steps", 0, INT64_MAX, &steps) ||
         integer(j, "vote", 0, TWIN_VOTE_HARDWARE, &vote) || !json_is_number(json_object_get(j, "seconds")))
@@ -134,6 +136,22 @@ static json_t *describe(const struct tw_isolate *c)
     return j;
 }
 
+/* The seed of the arrangements is kept beside the log: the same runs in another order would be another search. */
+static int keep_seed(struct tw_isolate *c, struct twin_error *err)
+{
+    char text[32], *old = NULL, *path = tw_path_join(c->journal.folder, "seed");
+    size_t bytes = 0;
+    int rc = path ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    if (!rc && c->args.resume && tw_read_file(path, sizeof text, &old, &bytes, NULL) == 0)
+        c->plan.seed = strtoull(old, NULL, 10);
+    snprintf(text, sizeof text, "%llu\n", (unsigned long long)c->plan.seed);
+    if (!rc && !old)
+        rc = tw_write_file_atomic(path, text, strlen(text), err);
+    tw_free(old);
+    tw_free(path);
+    return rc;
+}
+
 int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err)
 {
     json_t *what = describe(c);
@@ -141,6 +159,8 @@ int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err)
     const struct tw_journal_of of = {.kind = "searches", .name = "search.json", .what = what, .plan = plan, .resume = c->args.resume,
                                      .thing = "search of this job with these factors and options"};
     int rc = tw_journal_open(&c->journal, c->home, &of, read_line, c, err);
+    if (rc == 0)
+        rc = keep_seed(c, err);
     free(plan);
     json_decref(what);
     return rc;

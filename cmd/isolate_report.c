@@ -46,12 +46,25 @@ static void print_natural(const struct twin_isolation *x)
         printf(parted > shown ? " and %zu more\n" : "\n", parted - shown);
 }
 
+/* ", only together with threads": where several causes act, none of their fixes was shown to help by itself. */
+static char *together_with(const struct tw_isolate *c, const struct twin_search_report *r, size_t cause)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "");
+    for (size_t i = 0, n = 0; i < r->cause_count; i++)
+        if (i != cause)
+            tw_buf_printf(&b, "%s%s", n++ ? ", " : "   only together with ", c->factor[r->cause[i].candidate]->id);
+    return tw_buf_steal(&b);
+}
+
 static void print_causes(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         char *cost = twin_isolation_cost_text(&x->cause[i].cost);
-        printf("fix       %s: %s\n", f->id, f->fix);
+        char *together = together_with(c, r, i);
+        printf("fix       %s: %s%s\n", f->id, f->fix, together ? together : "");
+        tw_free(together);
         for (size_t k = 0; k < x->cause[i].consumer_count; k++) {
             char *where = tw_printable(x->cause[i].consumer[k], strlen(x->cause[i].consumer[k]));
             printf("%s%s\n", k ? "          " : "where     ", where ? where : "");
@@ -167,9 +180,26 @@ static const char *contract_word(enum twin_search_outcome o)
     return o == TWIN_SEARCH_ISOLATED ? "isolated" : o == TWIN_SEARCH_NO_DIVERGENCE ? "no-divergence" : o == TWIN_SEARCH_JOB_FAILS ? "error" : "not-isolated";
 }
 
+/* What the confirmation was, and what it says. */
+static json_t *with_confirmation(json_t *j, const struct twin_search_report *r)
+{
+    const struct twin_search_correlation *c = &r->correlation;
+    json_object_set_new(j, "sufficient", json_boolean(r->sufficient));
+    json_object_set_new(j, "remaining", json_pack("{s:I, s:I, s:i}", "trials", (json_int_t)r->left, "diverged", (json_int_t)r->left_parted,
+                                                  "more_runs", (int)r->more));
+    json_object_set_new(j, "seed", json_sprintf("%llu", (unsigned long long)r->seed));
+    json_object_set_new(j, "confirmations", json_integer(r->confirmations));
+    json_object_set_new(j, "arrangement", r->arrangement ? json_string(r->arrangement) : json_null());
+    json_object_set_new(j, "last_diverged", r->last_parted ? json_integer(r->last_parted) : json_null());
+    json_object_set_new(j, "correlation", json_pack("{s:I, s:o, s:o, s:o}", "comparisons", (json_int_t)c->comparisons, "p",
+                                                    tw_json_number(c->p), "rho", tw_json_number(c->rho), "effective",
+                                                    tw_json_number(c->effective)));
+    return j;
+}
+
 static int print_json(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
-    return tw_json_print(json_pack(
+    return tw_json_print(with_confirmation(json_pack(
         "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i}", "schema",
         "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason", twin_search_outcome_name(r->outcome), "causes", causes(c, x, r), "runs_used",
         (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta", tw_json_number(c->plan.beta), "first", first_json(c), "bound",
@@ -179,7 +209,7 @@ static int print_json(const struct tw_isolate *c, const struct twin_isolation *x
         ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->journal.folder), "classes", classes_json(x), "natural",
         natural_json(x), "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
         *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r), "vote",
-        r->vote == TWIN_VOTE_UNKNOWN ? json_null() : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"), "jobs", (int)c->args.jobs));
+        r->vote == TWIN_VOTE_UNKNOWN ? json_null() : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"), "jobs", (int)c->args.jobs), r));
 }
 
 int tw_isolate_json_error(int code)
@@ -257,6 +287,7 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
         [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED, [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
         [TWIN_SEARCH_UNSEEN] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_UNSTEADY] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_GONE] = TW_EXIT_INCONCLUSIVE,
     };
     struct tw_isolate_result found;
     tw_isolate_result(c, r, &found);

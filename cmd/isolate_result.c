@@ -189,7 +189,8 @@ static const char *pinned_names(struct tw_isolate_result *o, const struct tw_iso
 /* Of two arms A's first run, with which B's are compared, is shown among them. */
 static bool natural(const struct tw_isolate *c, const struct twin_search_entry *e)
 {
-    return e->purpose == TWIN_FOR_BASELINE || (c->arms && e->purpose == TWIN_FOR_REFERENCE && e->result.status == TWIN_ENDED_WELL);
+    bool free = e->purpose == TWIN_FOR_BASELINE || e->purpose == TWIN_FOR_FREE;
+    return free || (c->arms && e->purpose == TWIN_FOR_REFERENCE && e->result.status == TWIN_ENDED_WELL);
 }
 
 static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
@@ -330,7 +331,7 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     struct tw_buf b = {0};
     switch (r->outcome) {
     case TWIN_SEARCH_ISOLATED:
-        tw_buf_printf(&b, "The runs%s part because of ", c->arms ? " of B and A" : "");
+        tw_buf_printf(&b, "The runs%s part%s because of ", c->arms ? " of B and A" : "", r->sufficient ? "" : " mainly");
         for (size_t i = 0; i < r->cause_count; i++) {
             const struct twin_factor *f = c->factor[r->cause[i].candidate];
             tw_buf_printf(&b, "%s%s (%s)", i ? " and " : "", f->id, f->title);
@@ -348,6 +349,7 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     case TWIN_SEARCH_UNSTEADY: tw_buf_puts(&b, "A does not repeat itself: whatever is changed would seem to be to blame"); break;
     case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(&b, "The search was interrupted: no verdict yet"); break;
     case TWIN_SEARCH_JOB_FAILS: tw_buf_puts(&b, c->arms ? "A fails: nothing can be compared with it" : "The job fails in every natural run"); break;
+    case TWIN_SEARCH_GONE: tw_buf_printf(&b, "Not isolated: the divergence went away after run %u", r->last_parted); break;
     case TWIN_SEARCH_UNSEEN: tw_buf_puts(&b, "The runs differ in text or files only, which may be harmless; --text takes that for a divergence"); break;
     }
     return tw_buf_steal(&b);
@@ -357,7 +359,12 @@ static char *next(const struct tw_isolate *c, const struct twin_search_report *r
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
-    if (r->outcome == TWIN_SEARCH_ISOLATED) {
+    if (r->outcome == TWIN_SEARCH_ISOLATED && r->more) {
+        tw_buf_puts(&b, "twinrun isolate --resume --thorough ");
+        if (r->runs + 2 * r->more > c->plan.max_runs)
+            tw_buf_printf(&b, "--max-runs %u ", r->runs + 2 * r->more);
+        tw_buf_printf(&b, "-- %s", job);
+    } else if (r->outcome == TWIN_SEARCH_ISOLATED) {
         tw_buf_puts(&b, "twinrun run --pin ");
         for (size_t i = 0; i < r->cause_count; i++)
             tw_buf_printf(&b, "%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
@@ -398,13 +405,21 @@ static char *plan_text(const struct tw_isolate *c)
     return copy;
 }
 
+static const char *outcome_words(const struct twin_search_report *r)
+{
+    if (r->outcome == TWIN_SEARCH_ISOLATED && !r->sufficient)
+        return "isolated (main cause)";
+    return twin_search_outcome_name(r->outcome);
+}
+
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *o)
 {
     *o = (struct tw_isolate_result){{0}};
     twin_redactor_open(c->home, &o->redactor, NULL); /* no memory: nothing can be told, own() says so */
     const char *job = own(o, c->arms ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
     o->x = (struct twin_isolation){
-        .mood = mood(r->outcome), .outcome = twin_search_outcome_name(r->outcome), .sentence = own(o, sentence(c, r)), .command = job,
+        .mood = mood(r->outcome), .outcome = outcome_words(r), .seed = r->seed, .arrangement = r->arrangement ? r->arrangement : "",
+        .left = r->left, .left_parted = r->left_parted, .more = r->more, .sufficient = r->sufficient, .sentence = own(o, sentence(c, r)), .command = job,
         .folder = c->journal.folder, .next = own(o, c->arms ? tw_isolate_arms_next(c, r) : next(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
         .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons", .unit_why = r->unit_why ? r->unit_why : "",
         .baseline = r->baseline, .baseline_parted = r->parted, .rate_low = r->rate_low, .rate_high = r->rate_high, .bound = r->bound,

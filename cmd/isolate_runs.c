@@ -198,10 +198,11 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
     note_unseen(c, v);
     if (c->arms)
         tw_isolate_arms_learn(c, q, r, v);
-    bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : q->purpose == TWIN_FOR_BASELINE);
+    bool natural = q->purpose == TWIN_FOR_BASELINE || q->purpose == TWIN_FOR_FREE;
+    bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : natural);
     if (wanted)
         c->first = v;
-    if (out->parted && q->purpose == TWIN_FOR_BASELINE)
+    if (out->parted && natural)
         out->vote = tw_isolate_replays(c, v, reference);
     if (!wanted)
         twin_verdict_free(v);

@@ -17,12 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHOWN = 3, SLOWER = 100, AT_LEAST_S = 60 };
+enum { SHOWN = 6, SLOWER = 100, AT_LEAST_S = 60 };
 
 /* The agents' word for a factor whose calls they can count. */
 static const char *audited(const struct twin_factor *f)
 {
-    static const char *const rows[][2] = {{"entropy", "entropy"}, {"clock", "clock"}, {"dir-order", "directory"}, {"tensor-hash", "tensor-hash"}};
+    static const char *const rows[][2] = {{"entropy", "entropy"}, {"clock", "clock"}, {"dir-order", "directory"},
+                                           {"tensor-hash", "tensor-hash"}, {"seed.torch", "torch-draws"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i][0], f->id) == 0)
             return rows[i][1];
@@ -89,28 +90,47 @@ static void add(struct tw_isolate_consumers *x, char *text)
     bool known = false;
     for (size_t i = 0; text && i < x->count; i++)
         known |= strcmp(x->text[i], text) == 0;
-    if (text && !known && x->count < SHOWN && x->text)
+    if (text && !known && x->count < SHOWN && x->text) {
         x->text[x->count++] = text;
-    else
-        tw_free(text);
+        return;
+    }
+    x->left_out += text && !known;
+    tw_free(text);
+}
+
+/* "and 4 more lines": nothing is dropped without a word. */
+static void say_left_out(struct tw_isolate_consumers *x)
+{
+    if (x->left_out == 0 || !x->text)
+        return;
+    char *text = tw_printf("and %zu more line%s that ask%s later", x->left_out, x->left_out == 1 ? "" : "s", x->left_out == 1 ? "s" : "");
+    if (text)
+        x->text[x->count++] = text;
 }
 
 /* One line of the job, over all its processes. */
-struct asking { const char *where, *source; size_t where_bytes; unsigned long long calls; };
+struct asking { const char *where, *source; size_t where_bytes; unsigned long long calls, first_ns; };
 
-/* "train.py:12 | 3 | seed = os.urandom(4)" */
+/* "train.py:12 | 3@1795349337000 | seed = os.urandom(4)": calls, and when it first asked. */
 static bool asking_parse(const char *text, struct asking *out)
 {
     const char *calls = strstr(text, " | "), *source = calls ? strstr(calls + 3, " | ") : NULL;
     if (source)
-        *out = (struct asking){text, source + 3, (size_t)(calls - text), strtoull(calls + 3, NULL, 10)};
+        *out = (struct asking){text, source + 3, (size_t)(calls - text), strtoull(calls + 3, NULL, 10), 0};
+    const char *at = source ? memchr(calls, '@', (size_t)(source - calls)) : NULL;
+    if (at)
+        out->first_ns = strtoull(at + 1, NULL, 10);
     return source;
 }
 
-static int more_calls_first(const void *a, const void *b)
+/* What was asked for after the runs had parted did not make them part, however often; so the lines stand in the order in which they
+ * first asked. */
+static int earlier_first(const void *a, const void *b)
 {
     const struct asking *x = a, *y = b;
-    return x->calls != y->calls ? (x->calls < y->calls) - (x->calls > y->calls) : strcmp(x->where, y->where);
+    if (x->first_ns != y->first_ns)
+        return x->first_ns < y->first_ns ? -1 : 1;
+    return strcmp(x->where, y->where);
 }
 
 /* Workers ask at the same lines. */
@@ -124,13 +144,16 @@ static void from_python(const struct twin_said_line *line, size_t count, const c
         for (k = 0; k < n; k++)
             if (all[k].where_bytes == a.where_bytes && memcmp(all[k].where, a.where, a.where_bytes) == 0 && strcmp(all[k].source, a.source) == 0)
                 break;
-        if (k == n)
+        if (k == n) {
             all[n++] = a;
-        else
-            all[k].calls += a.calls;
+            continue;
+        }
+        all[k].calls += a.calls;
+        if (a.first_ns < all[k].first_ns)
+            all[k].first_ns = a.first_ns;
     }
     if (n > 1)
-        qsort(all, n, sizeof *all, more_calls_first);
+        qsort(all, n, sizeof *all, earlier_first);
     for (k = 0; k < n; k++)
         add(x, tw_printf("%.*s, %llu call%s: %s", (int)all[k].where_bytes, all[k].where, all[k].calls, all[k].calls == 1 ? "" : "s", all[k].source));
     tw_free(all);
@@ -149,6 +172,7 @@ static void read_consumers(const struct twin_run *r, const char *word, struct tw
     for (size_t i = 0; i < count; i++)
         if (strcmp(line[i].key, key[1]) == 0)
             add(x, from_stack(r, line[i].value));
+    say_left_out(x);
     tw_free(line);
     tw_free(text);
 }
@@ -156,8 +180,8 @@ static void read_consumers(const struct twin_run *r, const char *word, struct tw
 static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *word)
 {
     struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1, sizeof *grown), *x;
-    /* Hashes, and what no pin reaches, are noted in Python alone; the rest the libc agent counts. */
-    bool counted = f && strcmp(word, "tensor-hash") != 0;
+    /* Hashes, draws of torch's generator and what no pin reaches are noted in Python alone; the rest the libc agent counts. */
+    bool counted = f && strcmp(word, "tensor-hash") != 0 && strcmp(word, "torch-draws") != 0;
     char *factors = tw_printf("TWINRUN_FACTORS=%s%s", counted ? word : "", counted ? "=audit" : "");
     char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
     struct tw_watch watch = {.title = "who asks for it ", .expected_s = c->natural_s,
@@ -166,7 +190,7 @@ static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *w
     c->consumer = grown ? grown : c->consumer;
     if (grown && factors && who) {
         x = &grown[c->consumer_count++];
-        *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN, sizeof *x->text)};
+        *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN + 1, sizeof *x->text)};
         char *env[] = {factors, who, NULL};
         struct twin_launch_options o = {
             .argv = c->argv, .home = c->home, .label = "consumers", .level = TWIN_LEVEL_STEPS, .agents = true, .max_steps = (uint32_t)c->args.steps,

@@ -40,6 +40,15 @@ static bool is_computed(enum twin_phase phase)
            phase == TWIN_PHASE_COLLECTIVE || phase == TWIN_PHASE_OPTIMIZER || phase == TWIN_PHASE_KERNEL;
 }
 
+/* An arm of several trainers: a rerun that stops all of them after some steps never gets to the later ones. */
+static bool several_trainers(const struct twin_verdict *v)
+{
+    for (size_t i = 0; i < v->range_count; i++)
+        if (v->ranges[i].number_b > v->ranges[i].number_a)
+            return true;
+    return false;
+}
+
 bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a, const char **why)
 {
     const struct twin_finding *f = v->first;
@@ -48,6 +57,10 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
         return false;
     if (!uses_torch(a)) {
         *why = "single operations are seen in PyTorch jobs only";
+        return false;
+    }
+    if (several_trainers(v)) {
+        *why = "an arm that trains in several processes cannot be rerun up to a step of the later ones";
         return false;
     }
     return true;

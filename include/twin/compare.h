@@ -87,10 +87,16 @@ struct twin_range {
     uint64_t first, end, of;               /* end <= first: nothing; all 0: a process without steps */
     uint64_t first_b, of_b;                /* the other run's own count of `first`, and of its steps */
     uint64_t records, of_records;          /* of run 1's process: compared, and recorded */
+    bool weights_only;                     /* other numbers of ranks: of each step its updated weights */
     bool whole;                            /* every step and record of both was compared */
 };
 
-struct twin_class { size_t members; size_t *runs; int64_t parts_at_step; /* from the modal class; -1 for it */ };
+struct twin_class {
+    size_t members;
+    size_t *runs;
+    int64_t parts_at_step;                 /* from the modal class; -1 for it */
+    bool unsure;                           /* no difference between its members was found, but not all was compared */
+};
 
 struct twin_compare_options {
     bool steps_given; uint32_t steps;      /* compare only the first steps */

@@ -71,6 +71,11 @@ struct twin_isolation {
     const char *plan, *unit, *unit_why;
     uint64_t baseline, baseline_parted;
     double rate_low, rate_high, bound; /* bound: NaN */
+    bool sufficient;                /* with causes: they were shown to be all there is, up to the bound */
+    uint64_t left, left_parted;     /* comparisons with all causes pinned, and those that parted */
+    uint32_t more;                  /* clean runs that would show them sufficient */
+    const char *arrangement;        /* of the last confirmation, "FPPF ..."; "" */
+    uint64_t seed;
     uint32_t runs;
     double seconds;
     bool arms;                      /* of two commands: pinned is as in A, free as in B */

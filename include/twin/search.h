@@ -43,23 +43,28 @@ struct twin_candidate {
 
 struct twin_search_options {
     double alpha, beta;         /* error rates of the whole procedure; 0: .05 */
-    uint32_t max_runs;          /* 0: 150 */
+    uint32_t max_runs;          /* 0: 200 */
     double max_seconds;         /* wall clock of the runs; 0: no limit */
     uint32_t parallel;          /* runs at the same time; 0: 1 */
     bool no_vary;               /* never shake, only free */
     bool arms;                  /* two arms: the pinned world is A, the natural one B, and every run is compared with A's first */
+    bool thorough;              /* go on from "the main cause" until it is shown sufficient, or refuted */
+    uint64_t seed;              /* of the arrangements in which confirmations are made; 0: drawn by twin_search_plan */
 };
 
 /* Criteria, units and budget, fixed before the first run. Made by twin_search_plan, read-only afterwards. */
 struct twin_search_plan {
     double alpha, beta, p0, p1; /* "clean" is a rate of at most p0, tested against p1 */
-    uint32_t baseline_parts;    /* the baseline ends after so many divergences ... */
+    uint32_t baseline_parts;    /* the baseline ends after so many divergences, ... */
+    uint32_t baseline_at_once;  /* ... when all comparisons part already after so many ... */
     uint32_t baseline_clean;    /* ... or after so many clean comparisons and none */
-    uint32_t verdicts;          /* T: verdicts planned; alpha / T for each before the number tested is known */
+    uint32_t verdicts;          /* T: verdicts planned */
+    uint32_t sufficient_clean;  /* clean comparisons under the pins after which they are called sufficient */
     uint32_t max_runs;
     double max_seconds;
     uint32_t parallel;
-    bool vary, arms;
+    bool vary, arms, thorough;
+    uint64_t seed;              /* what the arrangements are drawn from; never 0 */
     uint32_t repeats;           /* arms: comparisons of A with itself, all of which have to be clean */
     size_t candidates, can_pin;
     uint32_t least_runs;        /* no cause can be confirmed with fewer, however clear it is */
@@ -81,7 +86,8 @@ enum twin_search_purpose {
     TWIN_FOR_CONTRAST,  /* pinned world with some factors set otherwise, freed or shaken */
     TWIN_FOR_CONFIRM,   /* natural world with some factors pinned */
     TWIN_FOR_PIN_FAILS, /* looks for the pin under which the job fails */
-    TWIN_FOR_VOTE       /* replays the operation at which `reference` and `other` part, here and on another core or device */
+    TWIN_FOR_VOTE,      /* replays the operation at which `reference` and `other` part, here and on another core or device */
+    TWIN_FOR_FREE       /* natural world, between the pinned runs of a confirmation, or after the last of them */
 };
 const char *twin_search_purpose_name(enum twin_search_purpose p);
 
@@ -131,7 +137,7 @@ void twin_search_log_free(struct twin_search_log *log);
 /* ---- the outcome */
 
 enum twin_search_outcome {
-    TWIN_SEARCH_ISOLATED,      /* a set of pins is shown sufficient, each of its members necessary */
+    TWIN_SEARCH_ISOLATED,      /* each member of a set of pins is shown to matter; `sufficient` says whether they are all there is */
     TWIN_SEARCH_NO_DIVERGENCE, /* nothing parted: `bound` says what that excludes */
     TWIN_SEARCH_OUTSIDE,       /* runs part although everything that can be pinned is */
     TWIN_SEARCH_HARDWARE,      /* the same, and the vote says that one core or device answers otherwise */
@@ -140,7 +146,8 @@ enum twin_search_outcome {
     TWIN_SEARCH_INTERRUPTED,   /* go on with the same log */
     TWIN_SEARCH_JOB_FAILS,     /* the job fails in every natural run; of two arms: A does */
     TWIN_SEARCH_UNSTEADY,      /* of two arms: A does not repeat itself */
-    TWIN_SEARCH_UNSEEN         /* natural runs differ in what could not be judged, and in nothing else */
+    TWIN_SEARCH_UNSEEN,        /* natural runs differ in what could not be judged, and in nothing else */
+    TWIN_SEARCH_GONE           /* natural runs parted at first and do so no longer: `last_parted` is the last run that did */
 };
 const char *twin_search_outcome_name(enum twin_search_outcome o);
 
@@ -151,10 +158,10 @@ struct twin_search_cause {
     struct twin_search_set alternatives; /* pins that stop the same divergence in the pinned world */
     struct twin_search_arm necessary;    /* this one free, the rest of the set pinned, all else natural */
     struct twin_search_arm sufficient;   /* the set pinned, all else natural */
-    double p_fisher;                     /* one-sided */
-    double p;                            /* of the test that decides; Fisher's, or Barnard's where all planned runs parted in a row */
+    double p_fisher;                     /* one-sided, of the counts; for information */
+    double p;                            /* share of the arrangements that look at least as convincing as the one that was drawn */
     uint64_t failed;                     /* of `necessary`, those parted that did not end well, where the natural runs do; else 0 */
-    double p_adjusted;                   /* for all sets tested in the natural world (alpha spent by turns) and the members (Holm) */
+    double p_adjusted;                   /* for all confirmations that a search may make (alpha spent by turns) */
 };
 
 /* One row of the hypothesis table: in the pinned world, these were set otherwise, freed or shaken. */
@@ -167,8 +174,25 @@ struct twin_search_test {
     int32_t layer; /* of that first difference; -1: unknown */
 };
 
+/* Do natural runs that part come in clusters? From the natural comparisons, in the order in which they were made. */
+struct twin_search_correlation {
+    uint64_t comparisons;
+    double p;         /* of so few changes between parting and not, by chance (Wald and Wolfowitz's test of runs); 1: cannot be told */
+    double rho;       /* between one comparison and the next; 0 when p does not show any */
+    double effective; /* what one comparison counts: (1 - rho) / (1 + rho) */
+};
+
 struct twin_search_report {
     enum twin_search_outcome outcome;
+    bool sufficient;            /* isolated: with the causes pinned at most 20% of comparisons part (95%), as `bound` says */
+    uint64_t left, left_parted; /* isolated: fresh comparisons with all causes pinned, and those that parted nevertheless */
+    uint32_t more;              /* isolated, not sufficient: clean runs that would show them sufficient */
+    uint64_t seed;              /* as in the plan */
+    uint32_t confirmations;     /* made; the j-th had alpha / 2^j */
+    char *arrangement;          /* of the last one, in the order of the runs: F free, P pinned; with several causes 1, 2, ... is the
+                                   one that is free; a block ends with a blank. NULL: none was made */
+    uint32_t last_parted;       /* number of the last natural run that parted; 0: none */
+    struct twin_search_correlation correlation;
     struct twin_search_cause *cause; size_t cause_count; /* only when isolated */
     struct twin_search_test *test; size_t test_count;
     uint64_t baseline, parted, baseline_steps; /* natural comparisons, those that left the modal class, steps compared in them */
@@ -181,7 +205,8 @@ struct twin_search_report {
     struct twin_search_set dropped;            /* pins under which the job fails */
     struct twin_search_set left_out;           /* recorded equal in all natural runs */
     struct twin_search_set suspects;           /* shown to have influence, not (yet) confirmed */
-    double bound;                              /* 95% upper bound of the divergence rate that is left, per comparison; NaN */
+    double bound;                              /* 95% upper bound of the divergence rate that is left, per comparison; NaN. With
+                                                  correlated runs it is that of the effective number of comparisons */
     uint64_t pinned, pinned_parted;            /* comparisons with every pin on */
     enum twin_search_vote vote;
     uint32_t runs, need;                       /* used; needed when not enough, else 0 */

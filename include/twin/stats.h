@@ -126,6 +126,10 @@ uint64_t twin_stats_e_clean_needed(double p0, double alpha);
  * table; NaN for more than 2^40 trials. */
 double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum twin_side side);
 
+/* Are events clustered? P(R <= runs) where R is the number of runs (stretches of one kind) in a random order of `ones` and `zeros`
+ * (Wald and Wolfowitz 1940). NaN where either is 0, or for more than 2^20 of them. */
+double twin_stats_few_runs(uint64_t ones, uint64_t zeros, uint64_t runs);
+
 /* Holm's step-down adjustment (1979) of n p values into adjusted[n], in the order given. May not overlap p. */
 int twin_stats_holm(const double *p, size_t n, double *adjusted);
 

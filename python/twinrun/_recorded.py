@@ -14,6 +14,7 @@ from . import _lines
 from .trace import (
     KINDS,
     OFFSET,
+    PART,
     PHASES,
     UNOBSERVED,
     UNORDERED,
@@ -26,7 +27,7 @@ from .trace import (
 JSON_MAX = 64 << 20  # bytes of run.json
 TRACE_MAX = 1 << 30  # bytes of a trace
 STREAM_MAX = 256 << 20  # bytes of a printed stream
-STATE, WEIGHT = KINDS.index("state"), KINDS.index("weight")
+STATE, WEIGHT, ORDER = KINDS.index("state"), KINDS.index("weight"), KINDS.index("order")
 INIT, OPTIMIZER = PHASES.index("init"), PHASES.index("optimizer")
 # what one of two arms may do in between: evaluate, save, look
 INSERTABLE = tuple(
@@ -289,6 +290,19 @@ def moves(steps, step, name):
     return False
 
 
+def tensor_of(key):
+    """The key without the [first:end] of a part."""
+    return key[:2] + (key[2].rpartition("[")[0],) + key[3:]
+
+
+def part_elsewhere(d, x, y, step_a, step_b):
+    """Does the run that lacks this part of a large tensor have other parts of it in this step?"""
+    r, rows = (d.a, y.rows.get(step_b, ())) if d.a else (d.b, x.rows.get(step_a, ()))
+    return bool(r.flags & PART) and any(
+        q.flags & PART and q.key != r.key and tensor_of(q.key) == tensor_of(r.key) for q in rows
+    )
+
+
 class Rules:
     """Which records a claim of equality may leave out. Only what the claim names is left out."""
 
@@ -308,6 +322,10 @@ class Rules:
             name,
         )
         if any(fnmatch.fnmatchcase(full, p) or fnmatch.fnmatchcase(name, p) for p in self.ignore):
+            return True
+        if "order-of-parameters" in self.words and kind == ORDER and d.type == "value":
+            return True
+        if "parts-in-turns" in self.words and d.type in ("only-a", "only-b") and part_elsewhere(d, x, y, step_a, step_b):
             return True
         if "only-weights" in self.words and (phase, kind) != (OPTIMIZER, WEIGHT):
             return True

@@ -64,7 +64,7 @@ struct tw_hash128 tw_bl_record_hash128(uint64_t key, uint32_t occurrence, uint64
 struct tw_bl_left_out { const struct tw_cmp *c; const struct twin_baseline *b; const struct tw_bl_proc *proc; };
 bool tw_bl_skip(void *user, struct tw_proc *p, uint32_t series, uint64_t key);
 /* Is this a process that a baseline speaks of? Not a worker of another one, nor one without steps beside others that have some. */
-bool tw_bl_wanted(const struct tw_side *s, const struct tw_proc *p);
+bool tw_bl_wanted(const struct tw_side *s, struct tw_proc *p);
 
 void tw_bl_proc_free(struct tw_bl_proc *p);
 #endif

@@ -306,6 +306,27 @@ static int part(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;
 }
 
+/* The baseline's process did nothing behind its last step, and this one did. */
+static int extra_tail(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q, struct twin_error *err)
+{
+    struct tw_view now, then = {.proc = q};
+    struct tw_bl_left_out skip = {j->c, j->b, p};
+    struct tw_scan scan = {0};
+    int rc = tw_view_load(j->c, q, (uint32_t)p->steps, (uint32_t)p->steps, &now, err);
+    if (rc != 0)
+        return rc;
+    tw_view_filter(&now, keep_compared, &skip);
+    rc = tw_scan_views(j->c, &then, &now, NULL, NULL, &scan, err);
+    scan.step = (uint32_t)p->steps;
+    j->differs |= rc == 0 && scan.found;
+    if (rc == 0 && scan.found)
+        take_best(j, &scan);
+    else
+        tw_scan_free(&scan);
+    tw_view_free(&now);
+    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+}
+
 /* How many steps of this process can be held against each other. */
 static uint64_t common_steps(const struct judging *j, const struct tw_bl_proc *p, const struct tw_proc *q)
 {
@@ -350,6 +371,8 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
         for (uint32_t s = then->first; rc == 0 && j->c->tolerance && s <= then->last; s++)
             rc = measure_step(j, p, q, s, err);
     }
+    if (rc == 0 && all && !p->tail && sums.n > p->steps && sums.step[p->steps].count > 0)
+        rc = extra_tail(j, p, q, err);
     if (p->tail && !all && tw_side_complete(j->side) && n == p->steps && !j->c->o->steps_given)
         cover->tail_unknown = true;
     if (unknown)
@@ -408,6 +431,17 @@ static void take_finding(struct judging *j, struct twin_finding *f)
     tw_findings_take(j->c, &j->best.origins, f);
 }
 
+/* A baseline may be older than the rule that keeps every process that computes: of such a one it is not known whether
+ * it was there. */
+static void take_extra(struct judging *j, const struct tw_proc *p, struct tw_buf *extra)
+{
+    if (tw_starts(tw_proc_role(p), "main") && (p->info->steps > 0 || j->side->steps == 0))
+        tw_buf_printf(extra, "%srank %d", extra->len ? ", " : "", p->rank);
+    else
+        tw_cmp_unseen(j->c, "rank %d (%s), number %zu: the baseline does not have this process", p->rank, tw_proc_role(p),
+                      p->ordinal + 1);
+}
+
 static int processes(struct judging *j, struct twin_error *err)
 {
     struct tw_buf lost = {0}, extra = {0}, steps = {0};
@@ -430,15 +464,25 @@ static int processes(struct judging *j, struct twin_error *err)
         struct tw_scan *cover = &j->scan[j->scans++];
         cover->pair = pair;
         rc = spans(j, p, q, cover, err);
-        if (q->info->steps != p->steps && !j->c->o->steps_given && !tw_side_stopped(j->side) && steps.len == 0) {
-            tw_buf_printf(&steps, "rank %d made %llu step%s, the baseline has %llu", p->rank, (unsigned long long)q->info->steps,
-                          q->info->steps == 1 ? "" : "s", (unsigned long long)p->steps);
-            ends = q->info->steps < p->steps ? q->info->steps : p->steps;
-        }
+        const uint64_t asked = j->c->o->steps_given ? j->c->o->steps : UINT64_MAX;
+        const uint64_t made = q->info->steps < asked ? q->info->steps : asked;
+        const uint64_t kept = p->steps < asked ? p->steps : asked;
+        if (made == kept)
+            continue;
+        const bool wanted = !tw_side_stopped(j->side) && (made > kept || q->info->closed);
+        char *text = tw_cmp_text(j->c, "rank %d made %llu step%s, the baseline has %llu", p->rank, (unsigned long long)made,
+                                 made == 1 ? "" : "s", (unsigned long long)kept);
+        if (text && !wanted)
+            tw_cmp_unseen(j->c, "%s", text);
+        else if (text && steps.len == 0)
+            tw_buf_puts(&steps, text);
+        if (wanted)
+            ends = made < kept ? made : kept;
+        tw_free(text);
     }
     for (size_t i = 0; i < j->side->count; i++)
         if (!j->side->proc[i].taken && tw_bl_wanted(j->side, &j->side->proc[i]))
-            tw_buf_printf(&extra, "%srank %d", extra.len ? ", " : "", j->side->proc[i].rank);
+            take_extra(j, &j->side->proc[i], &extra);
     if (rc == 0 && !tw_side_failed(j->side) && (lost.len || extra.len))
         take_finding(j, tw_outcome_new(j->c, TWIN_FINDING_RANKS, "processes",
                                        tw_cmp_text(j->c, "%s%s%s%s%s", lost.len ? "only in the baseline: " : "", lost.len ? lost.data : "",
@@ -536,6 +580,7 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
         adopt(&j);
         if (!j.differs)
             tw_coverage(&c, &side, j.scan, j.scans);
+        tw_account_side(&c, &side, NULL, j.differs);
         for (size_t i = 0; i < j.scans; i++)
             if (j.scan[i].steps_compared > c.v->steps_compared)
                 c.v->steps_compared = j.scan[i].steps_compared;

@@ -19,9 +19,15 @@ uint32_t tw_bl_record_hash(uint64_t key, uint32_t occurrence, uint64_t content, 
     return (uint32_t)tw_bl_record_hash128(key, occurrence, content, unobserved).a;
 }
 
-bool tw_bl_wanted(const struct tw_side *s, const struct tw_proc *p)
+/* Trainers, their children that step, and whatever else computed something. What a loader's workers made is what the trainer
+ * got of them. */
+bool tw_bl_wanted(const struct tw_side *s, struct tw_proc *p)
 {
-    return tw_starts(tw_proc_role(p), "main") && (p->info->steps > 0 || s->steps == 0);
+    if (tw_proc_is_loader(p))
+        return false;
+    if (p->info->steps > 0 || (s->steps == 0 && tw_starts(tw_proc_role(p), "main")))
+        return true;
+    return tw_side_complete(s) && p->info->closed && tw_proc_computes(p);
 }
 
 bool tw_bl_skip(void *user, struct tw_proc *p, uint32_t series, uint64_t key)

@@ -132,6 +132,22 @@ static int add_later(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, str
     return 0;
 }
 
+/* Which of the trainers of B is taken up by a later one? */
+static void mark_continued(const struct tw_cmp *c, struct tw_pair *pairs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct tw_pair *p = &pairs[i];
+        int64_t end = (int64_t)p->b->info->steps - p->shift;
+        if (c->o->steps_given && end > c->o->steps)
+            end = c->o->steps;
+        for (size_t k = 0; k < count; k++) {
+            const struct tw_pair *q = &pairs[k];
+            bool later = q->a == p->a && q->b->ordinal > p->b->ordinal;
+            p->continued |= later && -q->shift <= end && -q->shift > -p->shift;
+        }
+    }
+}
+
 int tw_chain(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count,
              struct tw_place *place, struct twin_error *err)
 {
@@ -158,5 +174,8 @@ int tw_chain(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_p
     }
     if (rc != 0 || !c->o->arms || a->world != b->world)
         return rc;
-    return add_later(c, a, b, pairs, count, err);
+    rc = add_later(c, a, b, pairs, count, err);
+    if (rc == 0)
+        mark_continued(c, *pairs, *count);
+    return rc;
 }

@@ -170,6 +170,10 @@ static json_t *rules_of(const struct tw_cmp *c, const struct tw_scan *s)
         append(&list, json_string("unread"));
     if (s->undecided)
         append(&list, json_string("dropped"));
+    if (s->elsewhere)
+        append(&list, json_string("parts-in-turns"));
+    if (s->reordered)
+        append(&list, json_string("order-of-parameters"));
     for (size_t i = 0; i < c->o->ignore_count; i++)
         append(&list, json_pack("{s:o}", "ignore", text(c->o->ignore[i])));
     return list;

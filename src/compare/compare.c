@@ -82,17 +82,20 @@ static void adopt_ranges(struct twin_verdict *v, struct tw_pair_result *r, bool 
 
 /* ---- classes */
 
-struct classes { size_t *of; size_t *representative; size_t n; }; /* class of each run; first run of each class */
+struct classes { size_t *of; size_t *representative; bool *unsure; size_t n; }; /* class of each run; first run of each class */
 
-static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, bool *equal, int64_t *step, struct twin_error *err)
+static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, bool *equal, bool *unsure, int64_t *step,
+                         struct twin_error *err)
 {
     struct tw_pair_result r;
+    const size_t doubts = c->doubts;
     c->quick = true;
     int rc = tw_pair_compare(c, a, b, &r, err);
     c->quick = false;
     if (rc != 0)
         return rc;
     *equal = !r.differs;
+    *unsure = c->doubts > doubts || r.unknown.n > 0;
     *step = r.step;
     tw_pair_result_free(&r);
     return 0;
@@ -104,11 +107,11 @@ static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool
     k->representative[0] = 0;
     k->n = 1;
     for (size_t i = 1; i < n; i++) {
-        bool equal = !differs[i];
+        bool equal = !differs[i], unsure = k->unsure[i];
         int64_t step;
         size_t class = 0;
         while (!equal && ++class < k->n) {
-            int rc = quick_compare(c, &side[k->representative[class]], &side[i], &equal, &step, err);
+            int rc = quick_compare(c, &side[k->representative[class]], &side[i], &equal, &unsure, &step, err);
             if (rc != 0)
                 return rc;
         }
@@ -116,6 +119,7 @@ static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool
             class = k->n++;
             k->representative[class] = i;
         }
+        k->unsure[i] = equal && unsure;
         k->of[i] = class;
     }
     return 0;
@@ -136,8 +140,10 @@ static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const
         if (!cl->runs)
             return twin_error_set(err, TWIN_ENOMEM, "out of memory sorting runs");
         for (size_t r = 0; r < n; r++)
-            if (k->of[r] == i)
+            if (k->of[r] == i) {
                 cl->runs[cl->members++] = r;
+                cl->unsure |= k->unsure[r];
+            }
         if (cl->members > v->classes[modal].members)
             modal = i;
     }
@@ -147,10 +153,10 @@ static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const
         cl->parts_at_step = -1;
         if (i == modal)
             continue;
-        bool equal;
+        bool equal, unsure;
         if (modal == 0)
             cl->parts_at_step = parts_from_first[k->representative[i]];
-        else if (quick_compare(c, &side[k->representative[modal]], &side[k->representative[i]], &equal, &cl->parts_at_step, err) != 0)
+        else if (quick_compare(c, &side[k->representative[modal]], &side[k->representative[i]], &equal, &unsure, &cl->parts_at_step, err) != 0)
             return err && err->code ? err->code : TWIN_ENOMEM;
         if (cl->parts_at_step < 0)
             cl->parts_at_step = 0; /* -1 is the modal class's; these part in how they ended or what they printed */
@@ -244,14 +250,17 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     struct twin_verdict *v = c->v;
     bool any = false, within = true, value = false;
     size_t detailed = 0;
+    const bool blurred = c->doubts > 0; /* by what a run itself says: then no two of them are sure to agree */
     for (size_t i = 1; i < n; i++) {
         struct tw_pair_result r;
+        const size_t doubts = c->doubts;
         c->quick = any; /* what is named first was named already */
         int rc = tw_pair_compare(c, &side[0], &side[i], &r, err);
         c->quick = false;
         if (rc != 0)
             return rc;
         differs[i] = r.differs;
+        k->unsure[i] = blurred || c->doubts > doubts || r.unknown.n > 0;
         parts[i] = r.step;
         if (r.differs) {
             within &= r.within;
@@ -286,6 +295,8 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     } else {
         tw_nonfinite(c, side, n < 2 ? n : 2);
     }
+    if (any)
+        tw_facts(c, side, n);
     if (any && c->unseen.n > 0 && !value)
         tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
     decide(c, side, n, any, any && within && c->tolerance, value);
@@ -321,9 +332,10 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
     struct tw_side *side = tw_calloc(n, sizeof *side);
     bool *differs = tw_calloc(n, sizeof *differs);
     int64_t *parts = tw_calloc(n, sizeof *parts);
-    struct classes k = {.of = tw_calloc(n, sizeof *k.of), .representative = tw_calloc(n, sizeof *k.representative)};
+    struct classes k = {.of = tw_calloc(n, sizeof *k.of), .representative = tw_calloc(n, sizeof *k.representative),
+                        .unsure = tw_calloc(n, sizeof *k.unsure)};
     c.v = tw_verdict_new(&c, n);
-    if (!side || !differs || !parts || !k.of || !k.representative || !c.v) {
+    if (!side || !differs || !parts || !k.of || !k.representative || !k.unsure || !c.v) {
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing %zu runs", n);
         goto out;
     }
@@ -348,5 +360,6 @@ out:
     tw_free(parts);
     tw_free(k.of);
     tw_free(k.representative);
+    tw_free(k.unsure);
     return tw_cmp_close(&c, rc, out);
 }

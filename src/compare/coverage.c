@@ -75,6 +75,8 @@ static struct tw_shared shared_in(const struct tw_scan *s, const struct tw_steps
         ++*next;
     if (*next < s->shares && s->shared[*next].step == step)
         return s->shared[*next];
+    if (s->weights_only)
+        return (struct tw_shared){0};
     return (struct tw_shared){.records = e->records, .phases = e->phases & (INPUTS | k->results | k->values | BIT(TWIN_PHASE_FORWARD)),
                               .values = (uint16_t)(e->phases & k->values)};
 }

@@ -29,6 +29,7 @@ struct tw_cmp {
     struct twin_verdict *v;
     struct tw_tolerance *tolerance; /* NULL = bit for bit */
     struct tw_texts notes, unseen, armed, unarmed;
+    size_t doubts;                  /* calls of tw_cmp_unseen so far, also those that repeat a text or were quick */
     bool oom;
     bool quick;                     /* only "equal or not" is wanted (classes): no notes, no onsets */
     char label_a[24], label_b[24];  /* "run 1", "run 3": the two runs at hand */
@@ -86,6 +87,7 @@ struct tw_pair {
     bool recut;     /* its scan found the same records in other steps */
     int64_t shift;  /* b's step = a's step + shift */
     bool resumed;   /* b goes on inside of a: it need not have a's steps before, nor all behind */
+    bool continued; /* another process of b goes on where this one ends, or before */
 };
 
 int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err);
@@ -99,6 +101,8 @@ bool tw_side_complete(const struct tw_side *s);
 /* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
 bool tw_proc_is_loader(const struct tw_proc *p);
 bool tw_proc_alike(const struct tw_proc *x, const struct tw_proc *y); /* of the same rank and role */
+/* Did it record more than the states of its generators and its settings? A launcher that seeded itself did not. */
+bool tw_proc_computes(struct tw_proc *p);
 /* Must the steps of the two add up? True for trainers and their children, not for loader workers. */
 bool tw_pair_steps(const struct tw_pair *p);
 bool tw_side_stopped(const struct tw_side *s); /* by us: only the overlap counts */
@@ -167,6 +171,7 @@ struct tw_stepdiff {
     size_t equal;                 /* matched records with equal contents */
     size_t order;                 /* how many of d are of type ORDER */
     size_t ignored;               /* differences left out by --ignore */
+    size_t reordered;             /* records of the order of parameters that differ: they matter by what follows from them */
     size_t elsewhere;             /* parts of large tensors where the other run recorded other parts: unknown */
     size_t renumbered;            /* equal records of which one run counts another occurrence: threads in another order */
     size_t unread;                /* matched records whose contents only one of the two has */
@@ -253,6 +258,8 @@ struct tw_scan {
     uint32_t scheduled_at;        /* the first of them */
     bool tail_unknown;            /* the unfinished last step could not be compared in full */
     uint64_t elsewhere;           /* parts of large tensors that only one of the two recorded in a step */
+    bool reordered;               /* the parameters reached an optimizer in another order, first at step `reordered_at` */
+    uint32_t reordered_at;
 };
 
 int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
@@ -292,6 +299,8 @@ struct tw_place {
     size_t weights, known;        /* that b starts with; of these a has some of the same names */
 };
 int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out, struct twin_error *err);
+/* Does b begin with the weights that a had before its step k? False where that is not known. One step of each is read. */
+bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k);
 /* Compares the seam: a's end of step K-1 and its step K with b's start and step 0. */
 int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out, struct twin_error *err);
 /* Arms of different world size: only rank 0's weights can be compared. */
@@ -310,6 +319,9 @@ int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count, 
 void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_scan *scans,
                        size_t count, bool differs);
 void tw_ranges_free(struct twin_range *r, size_t n);
+/* What a run did not record at all, of what it says that there is: lost calls, silent ranks. other: NULL, or a run that
+ * may have recorded them. */
+void tw_account_side(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other, bool differs);
 
 /* ---- pair.c: two runs */
 struct tw_pair_result {
@@ -345,6 +357,12 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r); /* "exit code
 /* ---- coverage.c: was enough seen to say "same"? Adds to c->unseen. */
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
+
+/* ---- facts.c: what agents noted, where it explains what differs */
+/* The parameters reached an optimizer in another order: named first where what differs may follow from it, else a note. */
+void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw_pair_result *r, struct twin_error *err);
+/* Runs that differ: shared weights, draws before any seed. */
+void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n);
 
 /* ---- whole.c: large tensors that are recorded in parts, in turns */
 /* The other view has parts of the same tensor, but not this one: what it holds there is unknown. */

@@ -66,6 +66,9 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
         rc = counts(c, p, shift, step, &here, err);
         if (rc != 0)
             return rc;
+        /* An arm of several trainers: only the last one begins at the place that was given. */
+        if (here && shift < 0 && !tw_shift_is(c, p, (uint32_t)-shift))
+            return 0;
         if (here) {
             *first = !*parted || step < *first ? step : *first;
             *parted = true;

@@ -38,6 +38,7 @@ static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a
             if (rc != 0 || s->found) {
                 uint64_t rest = p->a->info->steps - from;
                 s->steps_compared = rest < p->b->info->steps ? rest : p->b->info->steps;
+                s->end = from + s->steps_compared;
                 return rc;
             }
             s->end = from + 1;
@@ -331,6 +332,9 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     } else {
         tw_claims_of_pair(c, a, b, scans.s, scans.n, NULL);
     }
+    for (size_t i = 0; i < scans.n; i++)
+        if (!best || scans.s[i].pair == best->pair)
+            tw_order_of_parameters(c, &scans.s[i], r, err);
     take_one(c, r, tw_outcome_compare(c, a, b));
     take_one(c, r, c->o->arms && other_world(a, b) ? NULL : tw_ranks_compare(c, a, b));
     take_one(c, r, tw_steps_compare(c, a, b, pairs, n));

@@ -62,17 +62,6 @@ static struct span span_of(const struct tw_cmp *c, const struct tw_pair *p)
     return s;
 }
 
-/* Does another process of b go on where this one ends, or before? */
-static bool continued(const struct account *x, const struct tw_pair *p, int64_t end)
-{
-    for (size_t i = 0; i < x->count; i++) {
-        const struct tw_pair *q = x->scans[i].pair;
-        if (q->a == p->a && q->b->ordinal > p->b->ordinal && -q->shift <= end && -q->shift > -p->shift)
-            return true;
-    }
-    return false;
-}
-
 static char *nothing_compared(struct account *x, const struct tw_pair *p, const struct span *s)
 {
     struct tw_cmp *c = x->c;
@@ -103,7 +92,7 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
     }
     if (s.end_a == s.end_b || p->resumed)
         return;
-    if (s.end_a < s.end_b ? cut_by_user(x->a, p->a) : cut_by_user(x->b, p->b) || continued(x, p, s.end_b))
+    if (s.end_a < s.end_b ? cut_by_user(x->a, p->a) : cut_by_user(x->b, p->b) || p->continued)
         return;
     if (x->differs) {
         missing(x, tw_cmp_text(c, "rank %d: only the %lld steps both have were compared", p->a->rank, (long long)(end - s.from)));
@@ -111,14 +100,6 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
     }
     missing(x, tw_cmp_text(c, "%s: %s has %llu steps and %s %llu: from step %lld on nothing was compared", who(p->a, name),
                            c->label_a, (ull)s.end_a, c->label_b, (ull)(s.end_b + p->shift), (long long)end));
-}
-
-/* Of a process without a counterpart: did it compute anything? A launcher that was asked for its seeds did not. */
-static int computes(void *user, const struct twin_trace_record *r)
-{
-    struct tw_proc *p = user;
-    const struct twin_series *s = twin_trace_series(p->trace, r->series);
-    return s->kind != TWIN_KIND_STATE && s->kind != TWIN_KIND_HYPER && s->phase != TWIN_PHASE_ENVIRONMENT;
 }
 
 static size_t loader_workers(const struct tw_side *s, int32_t rank)
@@ -141,7 +122,7 @@ static void account_alone(struct account *x, const struct tw_side *side, const s
         if (p->info->steps > 0)
             missing(x, tw_cmp_text(x->c, "%s recorded only in %s: its %llu steps were compared with nothing", name, label,
                                    (ull)p->info->steps));
-        else if (twin_trace_walk(p->trace, computes, NULL, p, NULL) != 0 || p->info->dropped)
+        else if (tw_proc_computes(p))
             missing(x, tw_cmp_text(x->c, "%s recorded only in %s: it was compared with nothing", name, label));
         else
             tw_cmp_note(x->c, "%s recorded only in %s, and no more than states of generators", name, label);
@@ -218,22 +199,22 @@ static bool has_rank(const struct tw_side *s, int32_t rank)
     return false;
 }
 
-/* Ranks that the job says it has, and of which neither run has a record. */
+/* Ranks that the job says it has, and of which nobody has a record. */
 static void account_silent_ranks(struct account *x)
 {
-    const int32_t world = x->a->world > x->b->world ? x->a->world : x->b->world;
+    const int32_t world = x->b && x->b->world > x->a->world ? x->b->world : x->a->world;
     struct tw_buf list = {0};
     size_t silent = 0;
     for (int32_t r = 0; r < world; r++) {
-        if (has_rank(x->a, r) || has_rank(x->b, r))
+        if (has_rank(x->a, r) || (x->b && has_rank(x->b, r)))
             continue;
         if (silent < 8)
             tw_buf_printf(&list, "%s%d", silent ? ", " : "", r);
         silent++;
     }
     if (silent)
-        missing(x, tw_cmp_text(x->c, "rank%s %s%s of %d recorded nothing in either run", silent > 1 ? "s" : "",
-                               list.data ? list.data : "", silent > 8 ? ", ..." : "", world));
+        missing(x, tw_cmp_text(x->c, "rank%s %s%s of %d recorded nothing%s", silent > 1 ? "s" : "", list.data ? list.data : "",
+                               silent > 8 ? ", ..." : "", world, x->b ? " in either run" : ""));
     tw_buf_free(&list);
 }
 
@@ -249,6 +230,49 @@ static void account_lost(struct account *x, const struct tw_side *side)
     }
 }
 
+/* ---- arms of different world size: rank 0 of each stands for the others */
+
+/* Does this process hold at every step the weights that rank 0 of its own run holds? */
+static bool holds_the_same(struct tw_cmp *c, struct tw_proc *zero, struct tw_proc *p)
+{
+    const struct tw_pair pair = {.a = zero, .b = p};
+    struct tw_scan scan = {0};
+    size_t weights = 0;
+    c->quick = true; /* what this shows is no part of the comparison */
+    int rc = tw_weights_only(c, &pair, 0, &scan, NULL);
+    c->quick = false;
+    for (size_t i = 0; i < scan.shares; i++)
+        weights += scan.shared[i].records;
+    bool same = rc == 0 && !scan.found && weights > 0 && zero->info->steps == p->info->steps;
+    tw_scan_free(&scan);
+    return same;
+}
+
+static void account_replicas(struct account *x, const struct tw_side *side)
+{
+    struct tw_proc *zero = NULL;
+    const bool quick = x->c->quick;
+    char name[96];
+    for (size_t i = 0; i < side->count && !quick && !x->differs; i++) {
+        struct tw_proc *p = &side->proc[i];
+        if (p->info->steps == 0 || tw_proc_is_loader(p))
+            continue;
+        if (!zero && p->rank == 0)
+            zero = p;
+        else if (!zero || !holds_the_same(x->c, zero, p))
+            missing(x, tw_cmp_text(x->c, "run %zu: %s does not hold rank 0's weights: it was compared with nothing",
+                                   side->index + 1, who(p, name)));
+    }
+}
+
+void tw_account_side(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other, bool differs)
+{
+    struct account x = {.c = c, .a = side, .b = other, .differs = differs};
+    account_lost(&x, side);
+    if (side->count > 0)
+        account_silent_ranks(&x);
+}
+
 void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_scan *scans,
                        size_t count, bool differs)
 {
@@ -259,14 +283,15 @@ void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct t
         if (c->o->arms && !differs && !tw_proc_is_loader(scans[i].pair->a))
             account_threads(&x, scans[i].pair);
     }
-    account_lost(&x, a);
+    tw_account_side(c, a, b, differs);
     account_lost(&x, b);
-    if (worlds_differ)
+    if (worlds_differ) {
+        account_replicas(&x, a);
+        account_replicas(&x, b);
         return;
+    }
     account_alone(&x, a, b, c->label_a);
     account_alone(&x, b, a, c->label_b);
-    if (a->count + b->count > 0)
-        account_silent_ranks(&x);
 }
 
 /* ---- the ranges, as the verdict shows them */
@@ -307,8 +332,9 @@ int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count, 
             .of_b = p->b->info->steps,
             .records = s->records,
             .of_records = p->a->info->records,
+            .weights_only = s->weights_only,
         };
-        r->whole = r->first == 0 && r->first_b == 0 && r->end == r->of && r->end == r->of_b;
+        r->whole = !s->weights_only && r->first == 0 && r->first_b == 0 && r->end == r->of && r->end == r->of_b;
         if (!r->process) {
             tw_ranges_free(*out, *n);
             *out = NULL;

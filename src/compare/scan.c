@@ -373,7 +373,7 @@ static bool hashes_prove(const struct tw_scan *s, uint32_t step)
  * be among them: the hashes prove a difference only where there is nothing of the kind. */
 static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, const struct tw_stepdiff *d, struct tw_scan *out)
 {
-    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread + d->elsewhere > 0;
+    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread + d->elsewhere + d->reordered > 0;
     bool may_not_count = c->o->ignore_count > 0 || c->o->arms || d->unnumbered > 0;
     if (explained && dropped == 0)
         return;
@@ -384,6 +384,14 @@ static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, cons
     } else {
         take_hash_only(c, step, dropped, out);
     }
+}
+
+static void note_reordered(struct tw_scan *out, uint32_t step, const struct tw_stepdiff *d)
+{
+    if (d->reordered == 0 || out->reordered)
+        return;
+    out->reordered = true;
+    out->reordered_at = step;
 }
 
 /* Where steps lie in damaged bytes the search ends at the next one that is known, though the runs parted before it. */
@@ -437,6 +445,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
                       d.unread, d.unread == 1 ? "" : "s");
     take_order(c, &va, &vb, &d, out);
     out->elsewhere += d.elsewhere;
+    note_reordered(out, step, &d);
     if (!out->found)
         take_shared(c, step, &va, &vb, &d, out);
     if (!hashes_differ) {

@@ -125,12 +125,37 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
     out->weights = h.n;
     for (size_t i = 0; i < h.n; i++)
         out->known += h.w[i].known;
+    for (size_t i = 0; i < h.steps; i++)
+        out->known += h.parts[i] + h.missed[i] > 0;
     out->found = rc == 0 && choose(p, &h, &out->step);
 out:
     tw_view_free(&start);
     tw_free(h.w);
     tw_free(h.hits);
     return rc;
+}
+
+bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k)
+{
+    struct tw_view before = {0}, start = {0};
+    size_t known = 0, equal = 0;
+    int rc = tw_view_load(c, p->a, k - 1, k - 1, &before, NULL);
+    if (rc == 0)
+        rc = tw_view_load(c, p->b, 0, 0, &start, NULL);
+    struct start *w = rc == 0 ? tw_reallocarray(NULL, start.count, sizeof *w) : NULL;
+    const size_t n = w ? initial_weights(&start, w) : 0;
+    for (size_t i = 0; n > 0 && i < before.count; i++) {
+        const struct tw_rec *r = &before.rec[i];
+        if (r->kind != TWIN_KIND_WEIGHT || r->phase != TWIN_PHASE_OPTIMIZER)
+            continue;
+        const struct start *found = bsearch(&(struct start){.key = r->key}, w, n, sizeof *w, by_key);
+        known += found != NULL;
+        equal += found && found->content == r->content;
+    }
+    tw_free(w);
+    tw_view_free(&before);
+    tw_view_free(&start);
+    return known > 0 && equal == known;
 }
 
 /* ---- the seam */
@@ -327,7 +352,6 @@ static bool is_updated_weight(const struct tw_view *v, const struct tw_rec *r, v
 
 int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, struct tw_scan *out, struct twin_error *err)
 {
-    struct twin_step_hash x, y;
     int64_t end = (int64_t)p->a->info->steps, end_b = (int64_t)p->b->info->steps - shift;
     int rc = 0;
     out->pair = p;
@@ -341,10 +365,6 @@ int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, st
     out->end = end > begin ? (uint64_t)end : out->first;
     for (int64_t s = begin; rc == 0 && s < end && !out->found; s++) {
         struct tw_view a = {0}, b = {0};
-        if (s > 0 && twin_trace_step_hash(p->a->trace, (uint32_t)s, &x, NULL) == 0 &&
-            twin_trace_step_hash(p->b->trace, (uint32_t)(s + shift), &y, NULL) == 0 &&
-            memcmp(&x.phase[TWIN_PHASE_OPTIMIZER], &y.phase[TWIN_PHASE_OPTIMIZER], sizeof x.phase[0]) == 0)
-            continue;
         rc = tw_view_load(c, p->a, (uint32_t)s, (uint32_t)s, &a, err);
         if (rc == 0)
             rc = tw_view_load(c, p->b, (uint32_t)(s + shift), (uint32_t)(s + shift), &b, err);

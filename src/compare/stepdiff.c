@@ -72,6 +72,9 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
             if (!moved[i])
                 continue;
             d.type = TWIN_FINDING_ORDER;
+        } else if (x->kind == TWIN_KIND_ORDER && y->kind == TWIN_KIND_ORDER) {
+            out->reordered++;
+            continue;
         } else if (x->layout_hash != y->layout_hash) {
             d.type = TWIN_FINDING_LAYOUT;
         } else if ((x->flags | y->flags) & TWIN_REC_UNOBSERVED) {

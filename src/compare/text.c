@@ -81,6 +81,7 @@ void tw_cmp_note(struct tw_cmp *c, const char *format, ...)
 void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...)
 {
     va_list ap;
+    c->doubts++;
     if (c->quick)
         return;
     va_start(ap, format);

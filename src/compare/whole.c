@@ -210,7 +210,8 @@ static void add_up(struct book *k)
             return;
         bool at_end = t->step != UINT32_MAX && t->step + 1 >= k->end;
         v->tensors++;
-        v->whole_at_end += at_end && t->seen >= t->whole;
+        /* What is wrong at the end of a trainer that is continued is still wrong at the end of the one that goes on. */
+        v->whole_at_end += k->scan->pair->continued || (at_end && t->seen >= t->whole);
         v->compared += t->compared;
         v->elements += t->elements;
         v->every = k->every[t->kind] > v->every ? k->every[t->kind] : v->every;

@@ -5,7 +5,8 @@
 #include <math.h>
 
 #define NO_PIN_ALONE .15 /* odds for needing more than one pin */
-#define SURE .7          /* of a pin, before it is taken to fresh runs */
+#define SURE .7          /* of a pin that was clean by itself, before it is taken to fresh runs */
+#define CERTAIN .8       /* of a pin that was not tried by itself: the fresh runs do that as well */
 #define ENOUGH .85       /* of no pin alone: one more run with the unlikely ones on is cheaper than what follows */
 
 struct suspicion {
@@ -36,7 +37,7 @@ static bool weigh(const struct tw_search *s, const struct twin_search_set *base,
     x->all = none;
     for (size_t k = 0; k < x->count; k++)
         x->all += x->weight[k];
-    return none <= ENOUGH * x->all;
+    return x->count > 0 && none <= ENOUGH * x->all;
 }
 
 /* How many of the first in the list to pin together: about half of what is in doubt. */
@@ -61,7 +62,7 @@ int tw_alone(struct tw_search *s, const struct twin_search_set *base, size_t *pi
     *pin = SIZE_MAX;
     if (!arm)
         return TWIN_ENOMEM;
-    double rate = ((double)arm->parted + .5) / ((double)arm->compared + 1);
+    double rate = tw_least_rate(arm);
     while (rate >= TW_OFTEN && weigh(s, base, rate, &x)) {
         struct twin_search_set pins = *base;
         size_t n = half(&x);
@@ -70,8 +71,7 @@ int tw_alone(struct tw_search *s, const struct twin_search_set *base, size_t *pi
             tw_set_add(&pins, x.list[k]);
         if (!(arm = tw_arm(s, &pins, err)))
             return TWIN_ENOMEM;
-        if (sure && arm->compared > 0) {
-            tw_arm_forget(arm);
+        if (sure && arm->parted == 0 && (arm->compared > 0 || x.weight[0] >= CERTAIN * x.all)) {
             *pin = x.list[0];
             return 0;
         }

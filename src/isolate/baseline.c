@@ -51,69 +51,104 @@ static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error 
     return TW_WORLD_FAILS;
 }
 
-static void classify(struct tw_arm *arm, const struct twin_search_result *r)
+int tw_arm_reference(struct tw_search *s, struct tw_arm *arm, struct twin_error *err)
+{
+    if (arm->fails)
+        return TW_WORLD_FAILS;
+    return arm->reference ? 0 : first_run(s, arm, err);
+}
+
+struct tw_arm tw_arm_fresh(const struct tw_arm *arm)
+{
+    struct tw_arm fresh = {.pinned = arm->pinned, .reference = arm->reference, .fresh = true, .classes = arm->classes};
+    for (size_t i = 0; i < arm->classes; i++) {
+        fresh.class[i] = arm->class[i];
+        fresh.class[i].before = arm->class[i].runs;
+    }
+    return fresh;
+}
+
+void tw_arm_mark(struct tw_arm *arm)
+{
+    for (size_t i = 0; i < arm->classes; i++)
+        arm->class[i].before = arm->class[i].runs;
+    arm->compared = arm->parted = 0;
+}
+
+/* Puts the run into its class; returns which, -1 when there are too many. */
+static int classify(struct tw_arm *arm, const struct twin_search_result *r)
 {
     if (arm->classes == 0) {
         arm->class[0].first = arm->reference;
         arm->class[0].runs = 1;
+        arm->class[0].before = arm->fresh;
         arm->classes = 1;
     }
-    uint64_t most = 0, with = r->parted ? r->agrees : arm->reference;
-    size_t at = arm->classes;
+    uint64_t with = r->parted ? r->agrees : arm->reference;
+    size_t at = arm->classes, most = 0;
     for (size_t i = 0; i < arm->classes && with; i++)
         if (arm->class[i].first == with)
             at = i;
     if (at < arm->classes) {
         arm->class[at].runs++;
     } else if (at < TW_CLASSES) {
-        arm->class[at].first = r->handle;
+        arm->class[at].first = with ? with : r->handle;
         arm->class[at].runs = 1;
+        arm->class[at].before = 0;
         arm->classes++;
     }
-    for (size_t i = 0; i < arm->classes; i++)
-        most = arm->class[i].runs > most ? arm->class[i].runs : most;
-    arm->parted = ++arm->compared + 1 - most;
+    for (size_t i = 1; i < arm->classes; i++)
+        if (arm->class[i].runs > arm->class[most].runs)
+            most = i;
+    arm->compared++;
+    /* The reference is a run of the arm like any other, unless only fresh ones count. */
+    arm->parted = arm->compared + !arm->fresh - (arm->class[most].runs - arm->class[most].before);
+    return at < TW_CLASSES ? (int)at : -1;
+}
+
+/* Takes from a natural run what only those tell. */
+static int learn_natural(struct tw_search *s, const struct twin_search_result *r, uint32_t number, int class, struct twin_error *err)
+{
+    s->natural_failed |= r->status != TWIN_ENDED_WELL;
+    s->by_core |= r->parted && r->vote == TWIN_VOTE_HARDWARE;
+    for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64 && s->natural_runs_tell; w++)
+        s->report->left_out.word[w] &= r->same.word[w];
+    if (r->parted && r->layer >= 0 && r->layer < TWIN_SEARCH_LAYERS)
+        s->report->seen[r->layer]++;
+    return tw_trace_add(s, class, number, err);
+}
+
+int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_search_result *r, uint32_t number, struct twin_error *err)
+{
+    int class = r->parted ? -1 : 0;
+    if (s->plan->arms) { /* the reference is not of this world: a class of its own runs says nothing about it */
+        arm->compared++;
+        arm->parted += r->parted;
+    } else {
+        class = classify(arm, r);
+    }
+    arm->steps += r->steps;
+    arm->blind += r->blind && !r->parted;
+    arm->disagreeing += r->parted && r->vote == TWIN_VOTE_OPERATION;
+    arm->failed += r->parted && r->status != TWIN_ENDED_WELL;
+    return arm == &s->arm[0] ? learn_natural(s, r, number, class, err) : 0;
 }
 
 int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twin_error *err)
 {
-    if (!arm->reference) {
-        int rc = arm->fails ? TW_WORLD_FAILS : first_run(s, arm, err);
-        if (rc)
-            return rc;
-    }
+    int rc = tw_arm_reference(s, arm, err);
+    if (rc)
+        return rc;
     size_t rows = tw_runs_at_once(s, n), done;
+    enum twin_search_purpose purpose = TWIN_FOR_CONFIRM;
+    if (natural(arm))
+        purpose = s->natural_runs_tell ? TWIN_FOR_BASELINE : TWIN_FOR_FREE;
     for (size_t i = 0; i < rows; i++)
         tw_world_natural(s, &arm->pinned, s->setting + i * s->plan->candidates);
-    int rc = tw_runs(s, natural(arm) ? TWIN_FOR_BASELINE : TWIN_FOR_CONFIRM, n, arm->reference, 0, &done, err);
-    for (size_t i = 0; i < done; i++) {
-        const struct twin_search_result *r = &s->result[i];
-        if (s->plan->arms) { /* the reference is not of this world: a class of its own runs says nothing about it */
-            arm->compared++;
-            arm->parted += r->parted;
-        } else {
-            classify(arm, r);
-        }
-        arm->steps += r->steps;
-        arm->blind += r->blind && !r->parted;
-        arm->disagreeing += r->parted && r->vote == TWIN_VOTE_OPERATION;
-        arm->failed += r->parted && r->status != TWIN_ENDED_WELL;
-        if (!natural(arm))
-            continue;
-        s->natural_failed |= r->status != TWIN_ENDED_WELL;
-        s->by_core |= r->parted && r->vote == TWIN_VOTE_HARDWARE;
-        for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
-            s->report->left_out.word[w] &= r->same.word[w];
-        if (r->parted && r->layer >= 0 && r->layer < TWIN_SEARCH_LAYERS)
-            s->report->seen[r->layer]++;
-    }
+    rc = tw_runs(s, purpose, n, arm->reference, 0, &done, err);
+    for (size_t i = 0; i < done && !rc; i++)
+        rc = tw_arm_take(s, arm, &s->result[i], s->request[i].number, err);
     return rc;
-}
-
-void tw_arm_forget(struct tw_arm *arm)
-{
-    arm->compared = arm->parted = arm->steps = arm->disagreeing = 0;
-    arm->classes = 0;
 }
 
 enum { BLIND = 3 }; /* comparisons that show a difference which cannot be judged, after which there is no point in more */
@@ -126,11 +161,19 @@ int tw_baseline(struct tw_search *s, struct twin_error *err)
         struct tw_arm *arm = &s->arm[0];
         if (arm->parted == 0 && arm->blind == arm->compared && arm->blind >= BLIND)
             return TW_UNSEEN;
-        size_t wanted = arm->parted ? s->plan->baseline_parts - arm->parted : s->plan->baseline_clean - arm->compared;
+        if (tw_gone(s))
+            return TW_GONE;
+        if (arm->parted == arm->compared && arm->parted >= s->plan->baseline_at_once)
+            return 0; /* it parts nearly always, it seems: what is fresh in the confirmation says so once more */
+        size_t wanted = s->plan->baseline_clean - arm->compared;
+        if (arm->parted)
+            wanted = s->plan->baseline_parts - arm->parted;
+        if (arm->parted == arm->compared)
+            wanted = s->plan->baseline_at_once - arm->parted;
         int rc = tw_arm_compare(s, arm, wanted < s->plan->baseline_parts ? wanted : s->plan->baseline_parts, err);
         if (rc)
             return rc;
-        if (arm->parted >= s->plan->baseline_parts || twin_stats_sprt_decide(test, arm->parted, arm->compared) == TWIN_SPRT_CLEAN)
+        if ((arm->parted >= s->plan->baseline_parts && arm->parted < arm->compared) || twin_stats_sprt_decide(test, arm->parted, arm->compared) == TWIN_SPRT_CLEAN)
             return 0;
     }
 }

@@ -1,7 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict: fresh runs in the natural world with the set pinned, and with all of it but one. */
+/*
+ * The verdict: fresh runs in the natural world with the set pinned, and with all of it but one, in an arrangement drawn beforehand
+ * (blocks.c says what that is good for). Two claims come of it: that each pin matters, with its p value; and how often runs part
+ * that have all of them, with an upper bound. A natural run that parts ends it, else the world has changed meanwhile.
+ */
 #include "search.h"
+#include <assert.h>
 #include <math.h>
+
+enum { PINNED = 0, MOST_RUNS_IN_BLOCK = 10 + 6 * TWIN_SEARCH_FACTORS };
+
+/* arm[PINNED] has the whole set pinned; arm[m] leaves member m free, m = 1 ... members. */
+struct confirmation {
+    struct twin_search_set set;
+    size_t members, member[TWIN_SEARCH_FACTORS + 1];
+    struct tw_arm *arm;                       /* fresh ones */
+    struct tw_arm *all;                       /* copies that are never marked: what the report shows */
+    double p[TWIN_SEARCH_FACTORS + 1], rate[TWIN_SEARCH_FACTORS + 1];
+    size_t unnecessary;                       /* a member without which nothing parts either; 0: none */
+    uint64_t known_to_part[TWIN_SEARCH_FACTORS + 1]; /* divergences seen with this one free, before */
+    double level;
+    uint32_t blocks;
+};
 
 /* An arm's counts in the unit of trial. */
 static struct twin_search_arm counts(const struct tw_search *s, const struct tw_arm *arm)
@@ -35,181 +55,378 @@ double tw_all_against_none(uint64_t k, uint64_t n)
     return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
 }
 
-/* p of the hypothesis that the pins do nothing, when nothing parted under them. Fisher's exact test; but where all of the planned
- * divergences came one after the other it is told what it ignores, that the free arm was stopped at them: at rate r that outcome and
- * no divergence under the pins have probability r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). A tenth is added for what
- * Fisher's part of the rule lets pass at that rate; a test computes that the whole keeps its level. */
-static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
-{
-    if (s->report->unit == TWIN_UNIT_RUN && free.parted == free.trials && free.parted == s->plan->baseline_parts)
-        return tw_all_against_none(free.parted, clean);
-    return twin_stats_fisher(free.parted, free.trials - free.parted, 0, clean, TWIN_GREATER);
-}
-
-/* Error rate for the set that is tested now. Contrasts choose it and do not testify, so what counts are the sets taken to the natural
- * world: the j-th gets .8 * .2^(j - 1) of alpha, which sums to alpha however many there will be. */
+/* Error rate for the set that is tested now. What chose it does not testify, so what counts are the sets taken to fresh runs: the
+ * j-th gets alpha / 2^j, which sums to alpha however many there will be. */
 static double share(const struct tw_search *s)
 {
-    return .8 * pow(.2, s->sets_tested ? s->sets_tested - 1 : 0);
-}
-
-/* Clean trials under the pins that make the difference significant. */
-static uint64_t clean_for(const struct tw_search *s, struct twin_search_arm free, double level)
-{
-    uint64_t low = 0, high = 1;
-    while (p_of(s, free, high) > level && high < UINT64_C(1) << 32)
-        high *= 2;
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        if (p_of(s, free, middle) > level)
-            low = middle;
-        else
-            high = middle;
-    }
-    return high;
-}
-
-/* How many more comparisons the free arm should get, and how many clean trials the pinned one needs then, so that the sum of what is
- * still to be run is smallest. The free arm is taken to go on at its rate. */
-static uint64_t balance(const struct tw_search *s, struct twin_search_arm free, uint64_t have, double level, uint64_t *extra)
-{
-    uint64_t best = UINT64_MAX, clean = 0, most = s->report->unit == TWIN_UNIT_EXPOSURE ? 0 : 40 + free.trials;
-    *extra = 0;
-    for (uint64_t e = 0; e <= most; e++) {
-        struct twin_search_arm then = {free.trials + e, free.parted + e * free.parted / free.trials};
-        if (e > 0 && then.parted == free.parted + (e - 1) * free.parted / free.trials)
-            continue; /* longer, and no divergence more */
-        uint64_t needed = clean_for(s, then, level), cost = e + (needed > have ? needed - have : 0);
-        if (cost < best) {
-            best = cost;
-            clean = needed;
-            *extra = e;
-        }
-        if (e > best)
-            break;
-    }
-    return clean;
+    return pow(.5, s->sets_tested ? s->sets_tested : 1);
 }
 
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free)
 {
-    uint64_t extra, clean = balance(s, (struct twin_search_arm){free->compared, free->parted}, 0,
-                                     s->plan->alpha * share(s), &extra);
-    return extra + clean + 1;
+    double expected, rate = tw_rate(free);
+    tw_block_choose(rate, 1 / (s->plan->alpha * share(s)), &expected);
+    return (uint64_t)ceil(expected + 1 / rate) + 1;
 }
 
-/* Copies of the arms at issue: index of the pinned one and of each member's. Both may be new. */
-static int find_arms(struct tw_search *s, const struct twin_search_set *set, size_t *pinned, size_t *free, struct twin_error *err)
+uint32_t tw_more_clean(const struct tw_search *s, uint64_t parted, uint64_t compared)
 {
-    struct tw_arm *arm = tw_arm(s, set, err);
+    uint32_t more = 0;
+    while (more < 1000000 && tw_rate_bound(s, parted, compared + more) > s->plan->p1)
+        more++;
+    return more;
+}
+
+/* ---- the arms at issue */
+
+static void close_confirmation(struct confirmation *c)
+{
+    if (!c)
+        return;
+    tw_free(c->arm);
+    tw_free(c->all);
+    tw_free(c);
+}
+
+/* A fresh arm for a world, whose reference is made when it is missing. */
+static int fresh_arm(struct tw_search *s, struct confirmation *c, size_t kind, const struct twin_search_set *pins, struct twin_error *err)
+{
+    struct tw_arm *arm = tw_arm(s, pins, err);
     if (!arm)
         return TWIN_ENOMEM;
-    *pinned = (size_t)(arm - s->arm);
-    for (size_t i = 0, n = 0; i < s->plan->candidates; i++) {
-        if (!twin_search_has(set, i))
-            continue;
-        struct twin_search_set rest = *set;
-        tw_set_remove(&rest, i);
-        arm = tw_arm(s, &rest, err);
-        if (!arm)
-            return TWIN_ENOMEM;
-        free[n++] = (size_t)(arm - s->arm);
-    }
+    c->known_to_part[kind] = arm->parted;
+    c->rate[kind] = arm->compared > 0 ? tw_rate(arm) : tw_rate(&s->arm[0]);
+    int rc = tw_arm_reference(s, arm, err);
+    if (rc)
+        return rc;
+    c->arm[kind] = tw_arm_fresh(arm);
+    c->all[kind] = c->arm[kind];
     return 0;
 }
 
-/* One step towards a verdict on the set: runs what is missing most. *settled when nothing is. */
-static int advance(struct tw_search *s, struct twin_search_set *set, bool *settled, struct twin_error *err)
+static int open_confirmation(struct tw_search *s, const struct twin_search_set *set, struct confirmation **out, struct twin_error *err)
 {
-    size_t pinned, free[TWIN_SEARCH_FACTORS], members = tw_set_count(set);
-    double level = s->plan->alpha * share(s) / (double)members;
-    uint64_t wanted = 0, extra[TWIN_SEARCH_FACTORS];
-    *settled = false;
-    int rc = find_arms(s, set, &pinned, free, err);
-    if (rc)
-        return rc;
-    struct twin_search_arm shown = counts(s, &s->arm[pinned]);
-    for (size_t m = 0; m < members; m++) {
-        struct twin_search_arm arm = counts(s, &s->arm[free[m]]);
-        if (arm.parted < s->plan->baseline_parts) /* not seen enough of it yet: as if each of its runs parted */
-            arm = (struct twin_search_arm){s->plan->baseline_parts, s->plan->baseline_parts};
-        uint64_t clean = balance(s, arm, shown.trials, level, &extra[m]);
-        wanted = clean > wanted ? clean : wanted;
+    struct confirmation *c = tw_calloc(1, sizeof *c);
+    size_t arms = tw_set_count(set) + 1;
+    *out = c;
+    if (c) {
+        c->arm = tw_calloc(arms, sizeof *c->arm);
+        c->all = tw_calloc(arms, sizeof *c->all);
     }
-    if (shown.trials < wanted) /* of steps, a run has an unknown number */
-        return tw_arm_compare(s, &s->arm[pinned], s->report->unit == TWIN_UNIT_RUN ? wanted - shown.trials : 1, err);
-    for (size_t m = 0, i = 0; m < members; m++, i++) {
-        while (!twin_search_has(set, i))
-            i++;
-        struct tw_arm *arm = &s->arm[free[m]];
-        if (arm->parted == 0 && arm->compared >= s->arm[pinned].compared && arm->compared >= tw_clean_needed(&s->arm[0], .05)) {
-            tw_set_remove(set, i); /* clean without its pin: not necessary, and the rest is sufficient */
+    if (!c || !c->arm || !c->all)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for the confirmation of %zu pins", arms - 1);
+    c->set = *set;
+    c->level = s->plan->alpha * share(s);
+    int rc = fresh_arm(s, c, PINNED, set, err);
+    for (size_t i = 0; i < s->plan->candidates && !rc; i++) {
+        struct twin_search_set rest = *set;
+        if (!twin_search_has(set, i))
+            continue;
+        tw_set_remove(&rest, i);
+        c->member[++c->members] = i;
+        c->p[c->members] = 1;
+        rc = fresh_arm(s, c, c->members, &rest, err);
+    }
+    return rc;
+}
+
+/* ---- blocks */
+
+/* Is there a member without which nothing parts either, as far as runs can tell? Then the rest is enough, and the runs without this
+ * one are those that show it. The members share the level from then on, since which of them is named hangs on what was seen. False:
+ * there is a second one, so that no arm has had exactly the rest pinned. */
+static bool look_for_unnecessary(const struct tw_search *s, struct confirmation *c)
+{
+    for (size_t m = 1; m <= c->members && c->members > 1; m++) {
+        bool clean = c->known_to_part[m] == 0 && c->all[m].parted == 0 && c->all[m].compared >= tw_clean_needed(&s->arm[0], .05);
+        if (!clean || m == c->unnecessary)
+            continue;
+        if (c->unnecessary)
+            return false;
+        c->unnecessary = m;
+        c->level /= (double)c->members;
+    }
+    return true;
+}
+
+/* Still to be shown: not those that have reached the level, and none that was found not to be needed. */
+static bool open_member(const struct confirmation *c, size_t m)
+{
+    return m != c->unnecessary && c->p[m] > c->level;
+}
+
+/* The member that is furthest from its level: the next block is made for it. 0: all have reached it. */
+static size_t furthest(const struct confirmation *c)
+{
+    size_t most = 0;
+    for (size_t m = 1; m <= c->members; m++)
+        if (open_member(c, m) && (most == 0 || c->p[m] > c->p[most]))
+            most = m;
+    return most;
+}
+
+/* Fills kind[] with a block, in an order drawn uniformly; returns how many runs it has. */
+static size_t next_block(const struct tw_search *s, const struct confirmation *c, uint32_t *kind)
+{
+    size_t of = furthest(c), n = 0;
+    struct tw_block block = tw_block_choose(c->rate[of], c->p[of] / c->level, NULL);
+    for (uint32_t i = 0; i < block.pinned; i++)
+        kind[n++] = PINNED;
+    for (size_t m = 1; m <= c->members; m++)
+        for (uint32_t i = 0; i < block.free && open_member(c, m); i++)
+            kind[n++] = (uint32_t)m;
+    tw_block_draw(s->plan->seed, s->sets_tested, c->blocks, kind, n);
+    return n;
+}
+
+/* "FPPFFPPF " is added to what the report says. */
+static int write_down(struct tw_search *s, const struct confirmation *c, const uint32_t *kind, size_t n, struct twin_error *err)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, s->report->arrangement && c->blocks > 0 ? s->report->arrangement : "");
+    tw_buf_puts(&b, b.len > 0 ? " " : "");
+    for (size_t i = 0; i < n; i++)
+        if (kind[i] == PINNED)
+            tw_buf_puts(&b, "P");
+        else if (c->members == 1)
+            tw_buf_puts(&b, "F");
+        else
+            tw_buf_printf(&b, "%c", kind[i] < 10 ? '0' + (int)kind[i] : '+');
+    tw_free(s->report->arrangement);
+    s->report->arrangement = tw_buf_steal(&b);
+    return s->report->arrangement ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for an arrangement");
+}
+
+/* A run of the block: into the fresh arm, into what the report shows, and into what is known of its world. */
+static int take(struct tw_search *s, struct confirmation *c, uint32_t kind, const struct twin_search_result *r, uint32_t number,
+                struct twin_error *err)
+{
+    struct tw_arm *known = tw_arm(s, &c->arm[kind].pinned, err);
+    int rc = known ? tw_arm_take(s, known, r, number, err) : TWIN_ENOMEM;
+    if (!rc)
+        rc = tw_arm_take(s, &c->arm[kind], r, number, err);
+    if (!rc)
+        rc = tw_arm_take(s, &c->all[kind], r, number, err);
+    return rc;
+}
+
+/* Makes the runs of a block in its order. Ends early when one parts under the pins, or when natural runs part no longer. */
+static int run_block(struct tw_search *s, struct confirmation *c, const uint32_t *kind, size_t n, struct twin_error *err)
+{
+    for (size_t m = PINNED; m <= c->members; m++)
+        tw_arm_mark(&c->arm[m]);
+    for (size_t at = 0, done = 0; at < n; at += done) {
+        int rc = tw_runs_arranged(s, c->arm, kind + at, n - at, &done, err);
+        for (size_t i = 0; i < done && !rc; i++)
+            rc = take(s, c, kind[at + i], &s->result[i], s->request[i].number, err);
+        if (rc)
+            return rc;
+        if (c->all[PINNED].parted > 0)
             return 0;
-        }
-        if (arm->parted < s->plan->baseline_parts)
-            return tw_arm_compare(s, arm, arm->parted ? s->plan->baseline_parts - arm->parted : 1, err);
-        if (extra[m] > 0 && p_of(s, counts(s, arm), shown.trials) > level)
-            return tw_arm_compare(s, arm, extra[m], err);
+        if (c->members == 1 && tw_gone(s))
+            return TW_GONE;
     }
-    *settled = true;
+    for (size_t m = 1; m <= c->members; m++)
+        if (c->arm[m].compared > 0)
+            c->p[m] *= tw_block_p(c->arm[m].compared, c->arm[PINNED].compared, c->arm[m].parted);
+    for (size_t m = 1; m <= c->members; m++)
+        c->rate[m] = tw_rate(tw_arm(s, &c->arm[m].pinned, NULL));
+    c->blocks++;
     return 0;
+}
+
+/* ---- the verdict */
+
+static void free_main_cause(struct tw_main_cause *m)
+{
+    if (m)
+        tw_free(m->cause);
+    tw_free(m);
+}
+
+void tw_main_cause_close(struct tw_search *s)
+{
+    free_main_cause(s->main_cause);
+    s->main_cause = NULL;
+}
+
+/* The arm that has all causes pinned, and nothing else. */
+static size_t shown(const struct confirmation *c)
+{
+    return c->unnecessary ? c->unnecessary : PINNED;
 }
 
 /* Writes the causes into the report. */
-static int conclude(struct tw_search *s, const struct twin_search_set *set, struct twin_error *err)
+static int conclude(struct tw_search *s, const struct confirmation *c, struct twin_error *err)
 {
-    size_t pinned, free[TWIN_SEARCH_FACTORS], members = tw_set_count(set);
-    double p[TWIN_SEARCH_FACTORS], adjusted[TWIN_SEARCH_FACTORS];
-    int rc = find_arms(s, set, &pinned, free, err);
+    const struct tw_arm *pinned = &c->all[shown(c)];
+    size_t count = c->members - (c->unnecessary != 0);
+    struct twin_search_cause *cause = tw_calloc(count, sizeof *cause);
+    if (!cause)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu causes", count);
+    for (size_t m = 1, n = 0; m <= c->members; m++) {
+        const struct tw_arm *free = &c->all[m], *against = &c->all[PINNED];
+        struct twin_search_cause *x = &cause[n];
+        if (m == c->unnecessary)
+            continue;
+        x->candidate = c->member[m];
+        x->sufficient = counts(s, pinned);
+        x->necessary = counts(s, free);
+        x->failed = s->arm[0].failed ? 0 : free->failed;
+        x->p_fisher = twin_stats_fisher(free->parted, free->compared - free->parted, against->parted,
+                                        against->compared - against->parted, TWIN_GREATER);
+        x->p = c->p[m];
+        x->p_adjusted = fmin(1, x->p * s->plan->alpha / c->level);
+        n++;
+    }
+    tw_free(s->report->cause);
+    s->report->cause = cause;
+    s->report->cause_count = count;
+    s->report->left = pinned->compared;
+    s->report->left_parted = pinned->parted;
+    return 0;
+}
+
+/* Keeps the causes for the case that the search ends without knowing what else there is. */
+static int keep_main_cause(struct tw_search *s, struct twin_error *err)
+{
+    struct tw_main_cause *m = tw_calloc(1, sizeof *m);
+    if (!m)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for what was found so far");
+    *m = (struct tw_main_cause){s->report->cause, s->report->cause_count, s->report->left, s->report->left_parted, s->report->unit,
+                                s->report->unit_why};
+    s->report->cause = NULL;
+    s->report->cause_count = 0;
+    tw_main_cause_close(s);
+    s->main_cause = m;
+    return 0;
+}
+
+void tw_main_cause_restore(struct tw_search *s)
+{
+    struct tw_main_cause *m = s->main_cause;
+    if (!m)
+        return;
+    tw_free(s->report->cause);
+    s->report->cause = m->cause;
+    s->report->cause_count = m->count;
+    s->report->left = m->left;
+    s->report->left_parted = m->left_parted;
+    s->report->unit = m->unit;
+    s->report->unit_why = m->unit_why;
+    s->report->outcome = TWIN_SEARCH_ISOLATED;
+    m->cause = NULL;
+    tw_main_cause_close(s);
+}
+
+/* --thorough: more pinned runs, until they are enough to call the pins sufficient, or one parts. */
+static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer, struct twin_error *err)
+{
+    const struct tw_arm *pinned = &c->all[shown(c)];
+    const uint64_t before = pinned->compared;
+    uint32_t kind[64];
+    for (uint32_t more; (more = tw_more_clean(s, 0, pinned->compared)) > 0;) {
+        size_t done = 0, n = more < 64 ? more : 64;
+        for (size_t i = 0; i < n; i++)
+            kind[i] = (uint32_t)shown(c);
+        int rc = tw_runs_arranged(s, c->arm, kind, n, &done, err);
+        for (size_t i = 0; i < done && !rc; i++)
+            rc = take(s, c, kind[i], &s->result[i], s->request[i].number, err);
+        if (!rc)
+            rc = conclude(s, c, err);
+        if (rc)
+            return rc; /* out of budget: what was shown stands, and is not called sufficient */
+        if (pinned->parted > 0) {
+            *answer = TW_NOT_SUFFICIENT;
+            return keep_main_cause(s, err);
+        }
+    }
+    return pinned->compared > before ? tw_still_parts(s, err) : 0;
+}
+
+/* What is shown when every member has reached its level. */
+static int settle(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer, struct twin_error *err)
+{
+    int rc = tw_still_parts(s, err);
+    if (!rc)
+        rc = conclude(s, c, err);
     if (rc)
         return rc;
-    struct twin_search_cause *cause = tw_calloc(members, sizeof *cause);
-    if (!cause)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu causes", members);
-    s->report->cause = cause;
-    s->report->cause_count = members;
-    for (size_t i = 0, m = 0; m < members; i++) {
-        if (!twin_search_has(set, i))
-            continue;
-        cause[m].candidate = i;
-        cause[m].sufficient = counts(s, &s->arm[pinned]);
-        cause[m].necessary = counts(s, &s->arm[free[m]]);
-        cause[m].failed = s->arm[0].failed ? 0 : s->arm[free[m]].failed;
-        struct twin_search_arm f = cause[m].necessary;
-        cause[m].p_fisher = twin_stats_fisher(f.parted, f.trials - f.parted, 0, cause[m].sufficient.trials, TWIN_GREATER);
-        p[m] = cause[m].p = p_of(s, f, cause[m].sufficient.trials);
-        m++;
+    *answer = TW_SUFFICIENT;
+    if (s->plan->thorough)
+        rc = go_on(s, c, answer, err);
+    return rc == TW_BUDGET ? 0 : rc;
+}
+
+/* One set, one share of alpha. *less: a member was taken out of the set, and what is left has to be confirmed by itself. */
+static int confirm_set(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, bool *less, struct twin_error *err)
+{
+    struct confirmation *c = NULL;
+    uint32_t kind[MOST_RUNS_IN_BLOCK];
+    *less = false;
+    choose_unit(s, set);
+    s->report->confirmations = s->sets_tested;
+    int rc = open_confirmation(s, set, &c, err);
+    while (!rc && furthest(c) > 0) {
+        size_t n = next_block(s, c, kind);
+        rc = write_down(s, c, kind, n, err);
+        if (!rc)
+            rc = run_block(s, c, kind, n, err);
+        if (rc)
+            break;
+        if (c->all[PINNED].parted > 0) {
+            *answer = TW_NOT_SUFFICIENT;
+            goto out;
+        }
+        if (!look_for_unnecessary(s, c)) {
+            tw_set_remove(set, c->member[c->unnecessary]);
+            *less = true;
+            goto out;
+        }
     }
-    rc = twin_stats_holm(p, members, adjusted);
-    if (rc)
-        return twin_error_set(err, rc, "Holm's adjustment of %zu tests failed", members);
-    for (size_t m = 0; m < members; m++)
-        cause[m].p_adjusted = fmin(1, adjusted[m] / share(s));
-    s->report->bound = twin_stats_zero_bound(s->arm[pinned].compared, .95);
-    return 0;
+    if (!rc)
+        rc = settle(s, c, answer, err);
+    if (!rc && c->unnecessary)
+        tw_set_remove(set, c->member[c->unnecessary]);
+    if (rc == TW_WORLD_FAILS) {
+        *answer = TW_SET_FAILS;
+        rc = 0;
+    }
+out:
+    close_confirmation(c);
+    return rc;
 }
 
 int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err)
 {
-    for (bool settled = false; !settled;) {
-        choose_unit(s, set);
-        int rc = advance(s, set, &settled, err);
-        if (rc == TW_WORLD_FAILS) {
-            *answer = TW_SET_FAILS;
-            return 0;
-        }
+    for (bool less = true; less;) {
+        s->sets_tested++;
+        int rc = confirm_set(s, set, answer, &less, err);
         if (rc)
             return rc;
-        const struct tw_arm *pinned = tw_arm(s, set, err);
-        if (!pinned)
-            return TWIN_ENOMEM;
-        if (pinned->parted > 0) {
-            *answer = TW_NOT_SUFFICIENT;
-            return 0;
-        }
     }
-    *answer = TW_SUFFICIENT;
-    return conclude(s, set, err);
+    return 0;
+}
+
+/* ---- two arms */
+
+/* p of divergences of `applied` against clean comparisons of A with itself. Fisher's exact test; but where all of the planned
+ * divergences came one after the other it is told what it ignores, that the arm was stopped at them: at rate r that outcome and
+ * no divergence in A have probability r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). */
+static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
+{
+    if (free.parted == free.trials && free.parted == s->plan->baseline_parts)
+        return tw_all_against_none(free.parted, clean);
+    return twin_stats_fisher(free.parted, free.trials - free.parted, 0, clean, TWIN_GREATER);
+}
+
+/* Clean trials of A that make the difference significant. */
+static uint64_t clean_for(const struct tw_search *s, struct twin_search_arm free, double level)
+{
+    uint64_t n = 1;
+    while (p_of(s, free, n) > level && n < 100000)
+        n++;
+    return n;
 }
 
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err)

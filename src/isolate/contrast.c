@@ -33,7 +33,7 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
 
 uint64_t tw_clean_needed(const struct tw_arm *arm, double miss)
 {
-    double rate = ((double)arm->parted + .5) / ((double)arm->compared + 1); /* Jeffreys: neither 0 nor 1 */
+    double rate = tw_rate(arm);
     uint64_t n = (uint64_t)ceil(log(miss) / log1p(-rate));
     return n ? n : 1;
 }
@@ -316,17 +316,38 @@ static size_t learn(const struct tw_search *s, size_t *list, double *weight, siz
 
 /* One factor alone, by noisy bisection (a Z-channel: a divergence proves that the cause is among those freed, a clean comparison
  * makes it less likely by 1 - rate). Gives up, *found empty, once it is likelier that no factor alone is the cause. */
+#define LIKELY .85 /* of one factor, before it is taken to fresh runs although no contrast with it alone has parted yet */
+
+/* Is one candidate likely enough to be the cause to be tried on fresh runs? Not one whose pin was seen not to help. */
+static bool likely(const struct tw_search *s, const struct tw_arm *arm, const size_t *list, const double *weight, size_t n, double several)
+{
+    struct twin_search_set pins = arm->pinned;
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        best = weight[i] > weight[best] ? i : best;
+    if (n == 0 || s->plan->arms || best != 0 || weight[best] < LIKELY * (sum(weight, n) + several))
+        return false;
+    tw_set_add(&pins, list[best]);
+    return !tw_known_to_part(s, &pins);
+}
+
 static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found, struct twin_error *err)
 {
     size_t list[TWIN_SEARCH_FACTORS];
     double weight[TWIN_SEARCH_FACTORS];
-    double rate = ((double)arm->parted + .5) / ((double)arm->compared + 1);
+    double rate = tw_least_rate(arm);
     size_t n = tw_suspects(s, &arm->pinned, list, weight);
     double several = 0.002 * sum(weight, n);
     n = learn(s, list, weight, n, rate);
+    unsigned tests = 0;
     *found = (struct twin_search_set){{0}};
     while (n > 0 && sum(weight, n) > several) {
         tw_most_suspected_first(s, list, weight, n);
+        if (tests > 0 && likely(s, arm, list, weight, n, several)) {
+            tw_set_add(found, list[0]);
+            return 0;
+        }
+        tests++;
         size_t part = n > 1 ? cut(weight, 0, n) : 1;
         double inside = sum(weight, part), outside = sum(weight + part, n - part) + several;
         struct twin_search_set freed = {{0}};
@@ -417,6 +438,13 @@ int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_se
     const struct tw_arm seen = *arm; /* arms may move */
     int alone = single(s, &seen, found, err);
     if (alone || tw_set_count(found) > 0)
+        return alone;
+    /* No factor alone brings it back: before sets are searched, which takes many runs, is it there at all? */
+    for (int i = 0; i < 2 && !alone && !s->plan->arms; i++) /* two, since the first run of a new usual class agrees with nothing */
+        alone = tw_arm_compare(s, &s->arm[0], 1, err);
+    if (!alone && !s->plan->arms)
+        alone = tw_still_parts(s, err);
+    if (alone)
         return alone;
     size_t n = tw_suspects(s, &seen.pinned, list, weight);
     tw_most_suspected_first(s, list, weight, n);

@@ -156,6 +156,38 @@ static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin
     return rc;
 }
 
+/* Asks for s->request's first rows, whose settings, purposes and references are filled in, at most as many as can be made now. */
+static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *err)
+{
+    bool interrupted = false;
+    double longest = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct twin_search_request *q = &s->request[i];
+        q->number = s->report->runs + (uint32_t)i + 1;
+        q->may_cut = q->reference && q->purpose != TWIN_FOR_REFERENCE && q->purpose != TWIN_FOR_PIN_FAILS && q->purpose != TWIN_FOR_VOTE;
+    }
+    int rc = perform(s, n, &interrupted, err);
+    if (rc)
+        return rc;
+    if (interrupted)
+        return TWIN_EINTR;
+    for (size_t i = 0; i < n; i++) {
+        struct twin_search_result *r = &s->result[i];
+        const struct twin_search_request *q = &s->request[i];
+        longest = r->seconds > longest ? r->seconds : longest;
+        if (r->status != TWIN_ENDED_WELL && q->reference)
+            r->parted = true; /* the reference ended well */
+        if (r->parted && q->reference && q->purpose != TWIN_FOR_REFERENCE && r->handle) {
+            s->parted_a = q->reference;
+            s->parted_b = r->handle;
+        }
+    }
+    s->report->runs += (uint32_t)n;
+    s->report->seconds += longest;
+    *done = n;
+    return 0;
+}
+
 int tw_runs(struct tw_search *s, enum twin_search_purpose purpose, size_t n, uint64_t reference, uint64_t other, size_t *done,
             struct twin_error *err)
 {
@@ -165,28 +197,23 @@ int tw_runs(struct tw_search *s, enum twin_search_purpose purpose, size_t n, uin
         return TW_BUDGET;
     for (size_t i = 0; i < n; i++)
         s->request[i] = (struct twin_search_request){
-            .number = s->report->runs + (uint32_t)i + 1, .purpose = purpose, .setting = s->setting + i * s->plan->candidates,
-            .reference = reference, .other = other,
-            .may_cut = reference && (purpose == TWIN_FOR_BASELINE || purpose == TWIN_FOR_CONTRAST || purpose == TWIN_FOR_CONFIRM)};
-    bool interrupted = false;
-    int rc = perform(s, n, &interrupted, err);
-    if (rc)
-        return rc;
-    if (interrupted)
-        return TWIN_EINTR;
-    double longest = 0;
+            .purpose = purpose, .setting = s->setting + i * s->plan->candidates, .reference = reference, .other = other};
+    return ask(s, n, done, err);
+}
+
+int tw_runs_arranged(struct tw_search *s, const struct tw_arm *arm, const uint32_t *kind, size_t n, size_t *done, struct twin_error *err)
+{
+    *done = 0;
+    n = tw_runs_at_once(s, n);
+    if (n == 0)
+        return TW_BUDGET;
     for (size_t i = 0; i < n; i++) {
-        struct twin_search_result *r = &s->result[i];
-        longest = r->seconds > longest ? r->seconds : longest;
-        if (r->status != TWIN_ENDED_WELL && reference)
-            r->parted = true; /* the reference ended well */
-        if (r->parted && reference && purpose != TWIN_FOR_REFERENCE && r->handle) {
-            s->parted_a = reference;
-            s->parted_b = r->handle;
-        }
+        const struct tw_arm *of = &arm[kind[i]];
+        struct twin_search_setting *row = s->setting + i * s->plan->candidates;
+        bool natural = tw_set_count(&of->pinned) == 0;
+        tw_world_natural(s, &of->pinned, row);
+        s->request[i] = (struct twin_search_request){
+            .purpose = natural ? TWIN_FOR_FREE : TWIN_FOR_CONFIRM, .setting = row, .reference = of->reference};
     }
-    s->report->runs += (uint32_t)n;
-    s->report->seconds += longest;
-    *done = n;
-    return 0;
+    return ask(s, n, done, err);
 }

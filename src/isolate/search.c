@@ -39,7 +39,7 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
 }
 
 /* Alternatives of the chosen pins are kept beside the set, by candidate. */
-struct chosen { struct twin_search_set pins, alternatives[TWIN_SEARCH_FACTORS]; };
+struct chosen { struct twin_search_set pins, refuted, alternatives[TWIN_SEARCH_FACTORS]; };
 
 /* The chosen pins are a verdict; of two arms only when A parts with them as in B. */
 static int isolated(struct tw_search *s, const struct chosen *c, struct twin_error *err)
@@ -60,8 +60,7 @@ static int isolated(struct tw_search *s, const struct chosen *c, struct twin_err
     return rc;
 }
 
-/* What parts with more pinned parts with these. */
-static bool known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
+bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
 {
     for (size_t i = 0; i < s->arm_count; i++)
         if (s->arm[i].parted > 0 && tw_set_within(pins, &s->arm[i].pinned))
@@ -76,15 +75,21 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over, st
     tw_set_add(&c->pins, pin);
     tw_set_add(&s->report->suspects, pin);
     *over = false;
-    if (known_to_part(s, &c->pins))
+    if (tw_known_to_part(s, &c->pins))
         return 0;
-    s->sets_tested++;
     int rc = tw_confirm(s, &c->pins, &answer, err);
     if (rc)
         return rc;
     if (answer == TW_SUFFICIENT) {
         *over = true;
         return isolated(s, c, err);
+    }
+    /* Where runs part seldom, one cause is likelier than two of which the first was found: the pin is put aside, once. */
+    if (answer == TW_NOT_SUFFICIENT && tw_set_count(&c->pins) == 1 && !s->main_cause && tw_rate(&s->arm[0]) < TW_OFTEN &&
+        !twin_search_has(&c->refuted, pin)) {
+        tw_set_add(&c->refuted, pin);
+        tw_set_remove(&c->pins, pin);
+        tw_set_remove(&s->report->suspects, pin);
     }
     if (answer == TW_SET_FAILS) { /* the job needs this one free when the rest is natural */
         tw_set_remove(&c->pins, pin);
@@ -147,7 +152,7 @@ static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_
     if (parted)
         return outside(s, c, err);
     s->report->outcome = TWIN_SEARCH_UNEXPLAINED;
-    return 0;
+    return tw_still_parts(s, err); /* that it has stopped by itself would explain it */
 }
 
 /* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the set is sufficient now. */
@@ -237,6 +242,7 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
         s->report->outcome = TWIN_SEARCH_UNSEEN;
         return 0;
     }
+    s->natural_runs_tell = false;
     if (rc)
         return rc;
     if (s->arm[0].parted == 0) {
@@ -255,6 +261,28 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
     return rc;
 }
 
+/* Clopper and Pearson's, of the effective number of comparisons when these are correlated. */
+static void rate_interval(struct twin_search_report *r)
+{
+    double k = r->correlation.effective * (double)r->parted, n = r->correlation.effective * (double)r->baseline;
+    struct twin_interval rate = twin_stats_clopper_pearson(r->parted, r->baseline, .95);
+    if (r->correlation.effective < 1 && r->parted < r->baseline) {
+        rate.low = twin_stats_beta_inv(.025, k, n - k + 1);
+        rate.high = twin_stats_beta_inv(.975, k + 1, n - k);
+    }
+    r->rate_low = rate.low;
+    r->rate_high = rate.high;
+}
+
+/* How often runs part with all causes pinned, and whether that is seldom enough to call them sufficient. */
+static void what_is_left(struct tw_search *s)
+{
+    struct twin_search_report *r = s->report;
+    r->bound = tw_rate_bound(s, r->left_parted, r->left);
+    r->sufficient = r->bound <= s->plan->p1 && r->left_parted == 0;
+    r->more = r->sufficient || r->left_parted > 0 ? 0 : tw_more_clean(s, r->left_parted, r->left);
+}
+
 static void summarise(struct tw_search *s)
 {
     struct twin_search_report *r = s->report;
@@ -268,14 +296,16 @@ static void summarise(struct tw_search *s)
     r->parted = natural->parted;
     r->baseline_steps = natural->steps;
     r->rate = natural->compared ? (double)natural->parted / (double)natural->compared : NAN;
-    struct twin_interval rate = twin_stats_clopper_pearson(natural->parted, natural->compared, .95);
-    r->rate_low = rate.low;
-    r->rate_high = rate.high;
+    r->correlation = tw_correlation(s);
+    r->last_parted = tw_last_parted(s);
+    rate_interval(r);
     bool steps = natural->steps > 0 && natural->steps >= natural->parted;
     r->hazard = steps ? (double)natural->parted / (double)natural->steps : NAN;
     r->hazard_low = steps ? twin_stats_rate_lower(natural->parted, natural->steps, .95) : NAN;
     if (r->outcome == TWIN_SEARCH_NO_DIVERGENCE)
         r->bound = twin_stats_zero_bound(natural->compared, .95);
+    if (r->outcome == TWIN_SEARCH_ISOLATED)
+        what_is_left(s);
     for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
         if (natural->compared == 0)
             r->left_out.word[w] = 0;
@@ -293,6 +323,8 @@ static int open_search(struct tw_search *s, struct twin_error *err)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for a search over %zu candidates", s->plan->candidates);
     s->report->bound = s->report->p_applied = NAN;
     s->report->arms = s->plan->arms;
+    s->report->seed = s->plan->seed;
+    s->natural_runs_tell = true;
     s->report->unit_why = "not decided yet";
     for (size_t i = 0; i < s->plan->candidates; i++)
         tw_set_add(&s->report->left_out, i);
@@ -316,17 +348,27 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
         if (s.report->need <= s.report->runs) /* unlucky so far: what is over the expectation cannot be foreseen */
             s.report->need = s.report->runs + s.report->runs / 2;
         rc = 0;
+    } else if (rc == TW_GONE) {
+        s.report->outcome = TWIN_SEARCH_GONE;
+        s.report->cause_count = 0;
+        s.report->suspects = (struct twin_search_set){{0}};
+        rc = 0;
     } else if (rc == TWIN_EINTR) {
         s.report->outcome = TWIN_SEARCH_INTERRUPTED;
         rc = 0;
     }
+    if (!rc && s.report->outcome != TWIN_SEARCH_INTERRUPTED && s.report->outcome != TWIN_SEARCH_GONE &&
+        s.report->outcome != TWIN_SEARCH_ISOLATED)
+        tw_main_cause_restore(&s);
     if (!rc) {
         summarise(&s);
         *out = s.report;
     } else {
         twin_search_report_free(s.report);
     }
+    tw_main_cause_close(&s);
     tw_free(c);
+    tw_free(s.trace);
     tw_free(s.arm);
     tw_free(s.reference);
     tw_free(s.setting);
@@ -342,5 +384,6 @@ void twin_search_report_free(struct twin_search_report *r)
         return;
     tw_free(r->cause);
     tw_free(r->test);
+    tw_free(r->arrangement);
     tw_free(r);
 }

@@ -2,7 +2,7 @@
 #ifndef TW_SEARCH_H
 #define TW_SEARCH_H
 /* Inside of the search. search.c drives; runs.c asks for runs and keeps the log; baseline.c looks at the natural world, contrast.c
- * at the pinned one, confirm.c at the natural one with a few pins. */
+ * at the pinned one, confirm.c at fresh runs of both, in the arrangements of blocks.c; persist.c asks whether natural runs still part. */
 #include "base.h"
 #include <twin/search.h>
 #include <twin/stats.h>
@@ -13,13 +13,27 @@ struct tw_arm {
     struct twin_search_set pinned;
     uint64_t reference;                /* 0: not run yet */
     uint64_t compared, parted, steps;  /* parted: from the modal class, so that an odd reference does not look like a high rate */
-    struct { uint64_t first, runs; } class[TW_CLASSES]; size_t classes; /* the reference's own comes first */
+    /* The reference's own class comes first. `before`: runs that were there before the arm was made fresh. */
+    struct { uint64_t first, runs, before; } class[TW_CLASSES];
+    size_t classes;
+    bool fresh;                        /* only runs made since count, and the reference is none of them */
     uint64_t disagreeing;              /* of those parted */
     uint64_t blind;                    /* of those that did not part */
     uint64_t failed;                   /* of those parted: ended badly, or stood still */
     bool fails;                        /* the job never ends well in this world */
 };
+/* A natural comparison: the class of its run in the baseline's arm, -1 for none. */
+struct tw_trace { int class; uint32_t number; };
 struct tw_reference { struct twin_search_set freed; uint64_t handle; };
+
+/* Causes that were shown to matter, when something else was seen to part as well. */
+struct tw_main_cause {
+    struct twin_search_cause *cause;
+    size_t count;
+    uint64_t left, left_parted;
+    enum twin_factor_unit unit;
+    const char *unit_why;
+};
 
 struct tw_search {
     const struct twin_candidate *candidate;
@@ -37,12 +51,16 @@ struct tw_search {
     uint64_t value;                                     /* last value given to a settable factor or a seed */
     uint64_t parted_a, parted_b;                        /* a pair of runs that parted, for the vote */
     uint32_t sets_tested;                               /* taken to fresh natural runs */
+    struct tw_trace *trace;                             /* natural comparisons, in the order of the runs */
+    size_t trace_length;
+    struct tw_main_cause *main_cause;                   /* shown to matter before something else parted as well; NULL */
+    bool natural_runs_tell;                             /* baseline: they say what they had in common */
     bool natural_failed;                                /* some natural run did not end well */
     bool by_core;                                       /* replays in the natural world answer otherwise on another core */
 };
 
 /* Codes of the search's own, beside TWIN_E*: positive, and never seen by callers of twin_search. */
-enum { TW_BUDGET = 1, TW_WORLD_FAILS = 2, TW_UNSEEN = 3 };
+enum { TW_BUDGET = 1, TW_WORLD_FAILS = 2, TW_UNSEEN = 3, TW_GONE = 4 };
 
 /* ---- sets */
 void tw_set_add(struct twin_search_set *set, size_t i);
@@ -59,6 +77,8 @@ void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed, s
  * Results in s->result. TW_BUDGET when not even one can be made. */
 int tw_runs(struct tw_search *s, enum twin_search_purpose purpose, size_t n, uint64_t reference, uint64_t other, size_t *done,
             struct twin_error *err);
+/* Runs with the pins of arm[kind[0]], arm[kind[1]], ..., each compared with its arm's reference; as tw_runs in all else. */
+int tw_runs_arranged(struct tw_search *s, const struct tw_arm *arm, const uint32_t *kind, size_t n, size_t *done, struct twin_error *err);
 /* How many rows the next call can make, at most n. */
 size_t tw_runs_at_once(const struct tw_search *s, size_t n);
 
@@ -68,9 +88,42 @@ int tw_baseline(struct tw_search *s, struct twin_error *err);
 struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned, struct twin_error *err);
 /* Compares up to n more runs of the arm with its reference (first made when missing). TW_WORLD_FAILS: no reference to be had. */
 int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twin_error *err);
+/* Makes the reference when it is missing. */
+int tw_arm_reference(struct tw_search *s, struct tw_arm *arm, struct twin_error *err);
+/* Adds a run of the arm's world to its counts. */
+int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_search_result *r, uint32_t number, struct twin_error *err);
+/* The same world with nothing counted yet: what chose a set is no evidence for it. Its reference and classes are kept. */
+struct tw_arm tw_arm_fresh(const struct tw_arm *arm);
+/* Counts of a fresh arm start anew. */
+void tw_arm_mark(struct tw_arm *arm);
 
-/* Forgets an arm's clean comparisons, not its reference: what chose a set is no evidence for it. */
-void tw_arm_forget(struct tw_arm *arm);
+/* ---- persist.c */
+int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_error *err);
+/* Number of the last natural run that parted; 0: none did. */
+uint32_t tw_last_parted(const struct tw_search *s);
+/* Clean natural comparisons since the last that parted. */
+uint64_t tw_clean_tail(const struct tw_search *s);
+/* Natural runs parted, and there were so many clean ones since that this is no chance. */
+bool tw_gone(const struct tw_search *s);
+/* Makes natural runs until one parts. TW_GONE: none does any more. */
+int tw_still_parts(struct tw_search *s, struct twin_error *err);
+struct twin_search_correlation tw_correlation(const struct tw_search *s);
+/* 95% upper bound of a rate, of the effective numbers. */
+double tw_rate_bound(const struct tw_search *s, uint64_t parted, uint64_t compared);
+
+/* ---- blocks.c */
+struct tw_block { uint32_t free, pinned; };
+/* Share of the arrangements of such a block in which all that parted are free. */
+double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted);
+/* The block after which the fewest runs are to be expected until p is smaller by this factor (above 1), when free runs part at this
+ * rate and pinned ones never; *expected (or NULL) is that number, with the block's own runs. */
+struct tw_block tw_block_choose(double rate, double missing, double *expected);
+/* The rate at which an arm is taken to part: Jeffreys, so neither 0 nor 1. */
+double tw_rate(const struct tw_arm *arm);
+/* A cautious one, where few comparisons would rule candidates out: a little below what was seen. */
+double tw_least_rate(const struct tw_arm *arm);
+/* Puts the n entries of `kind` into an order drawn uniformly. */
+void tw_block_draw(uint64_t seed, uint32_t confirmation, uint32_t block, uint32_t *kind, size_t n);
 
 /* ---- alone.c */
 #define TW_OFTEN .6 /* rate below which a clean comparison says little, so that the pinned world tells more for as many runs */
@@ -95,14 +148,23 @@ uint64_t tw_clean_needed(const struct tw_arm *arm, double miss);
 /* How much a factor is suspected when the first difference is in this layer. */
 double tw_suspicion(const struct twin_candidate *c, int seen_layer);
 
+/* ---- search.c */
+/* Runs with these pins were seen to part: what parts with more pinned parts with these. */
+bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins);
+
 /* ---- confirm.c */
 enum tw_confirmed { TW_SUFFICIENT, TW_NOT_SUFFICIENT, TW_SET_FAILS };
 /* Runs that a verdict needs beside the baseline when the natural world goes on as this arm does. */
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free);
 /* Is the set sufficient, each member necessary? Members that are not are taken out of it. */
 int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
+/* The main cause that is kept, if any: becomes the report's; is dropped. */
+void tw_main_cause_restore(struct tw_search *s);
+void tw_main_cause_close(struct tw_search *s);
 /* Two arms: does A part when the set is as in B? TW_NOT_SUFFICIENT: it does not; TW_SET_FAILS: A itself parts from A. */
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
+/* Clean runs that are still missing until the causes are called sufficient. */
+uint32_t tw_more_clean(const struct tw_search *s, uint64_t parted, uint64_t compared);
 /* p of k divergences in a row against n clean comparisons, at the rate at which that is likeliest (confirm.c says more). */
 double tw_all_against_none(uint64_t k, uint64_t n);
 #endif

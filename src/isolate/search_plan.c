@@ -2,7 +2,9 @@
 /* What a search decides by, fixed before the first run, and what it says in words. */
 #include "search.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 static const char *const layers[TWIN_SEARCH_LAYERS] = {"data", "rng", "init", "forward", "backward", "collective", "optimizer",
                                                        "checkpoint", "environment", "hardware", "schedule", "artifact"};
@@ -22,14 +24,15 @@ int twin_search_layer(const char *name)
 
 const char *twin_search_purpose_name(enum twin_search_purpose p)
 {
-    static const char *const names[] = {"baseline", "reference", "contrast", "pins", "failing pin", "vote"};
+    static const char *const names[] = {"baseline", "reference", "contrast", "pins", "failing pin", "vote", "free"};
     return (size_t)p < sizeof names / sizeof *names ? names[p] : "unknown";
 }
 
 const char *twin_search_outcome_name(enum twin_search_outcome o)
 {
     static const char *const names[] = {"isolated", "no divergence", "outside the pins", "hardware suspected", "not enough runs",
-                                        "unexplained", "interrupted", "the job fails", "A does not repeat itself", "not enough was seen"};
+                                        "unexplained", "interrupted", "the job fails", "A does not repeat itself", "not enough was seen",
+                                        "the divergence went away"};
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
@@ -50,23 +53,34 @@ static int check_candidates(const struct twin_candidate *candidate, size_t count
     return 0;
 }
 
-/* Clean comparisons that are significant at this level after `parts` natural ones that all parted. */
-static uint32_t clean_against(uint64_t parts, double level)
+/* Runs of the first confirmation when every free run parts and no pinned one does, and the natural run that ends it. */
+static uint32_t confirm_runs(double alpha)
 {
-    uint32_t n = 1;
-    while (tw_all_against_none(parts, n) > level)
-        n++;
-    return n;
+    uint32_t runs = 2;
+    for (double p = 1; p > alpha / 2; runs++)
+        p = tw_block_p(runs / 2, runs - runs / 2, runs / 2);
+    return runs; /* the loop counts one run too many, which is the natural one */
+}
+
+/* 0 is no seed: then one is drawn. */
+static int draw_seed(uint64_t given, uint64_t *seed, struct twin_error *err)
+{
+    *seed = given;
+    while (*seed == 0)
+        if (getrandom(seed, sizeof *seed, 0) != (ssize_t)sizeof *seed)
+            return twin_error_set(err, TWIN_EIO, "the system gives no random number for the arrangement of the runs");
+    return 0;
 }
 
 /* Two arms: A's first run and its repeats, B, one contrast, the set as in A, the set as in B (for a single difference that is B). */
 static void plan_arms(struct twin_search_plan *p, uint32_t levels)
 {
-    while (tw_all_against_none(p->baseline_parts, p->repeats) > .8 * p->alpha)
+    p->baseline_parts = 3; /* they also say whether A parts with the set as in B */
+    while (tw_all_against_none(p->baseline_parts, p->repeats) > p->alpha / 2)
         p->repeats++;
-    uint32_t confirm = p->repeats + (p->candidates > 1 ? p->baseline_parts : 0);
-    p->least_runs = 1 + p->repeats + p->baseline_parts + 1 + confirm;
-    p->expected_runs = 1 + p->repeats + p->baseline_parts + (p->candidates > 1 ? levels : 1) + confirm;
+    uint32_t confirm = confirm_runs(p->alpha) + (p->candidates > 1 ? p->baseline_parts : 0);
+    p->least_runs = 1 + p->repeats + p->baseline_at_once + 1 + confirm;
+    p->expected_runs = 1 + p->repeats + p->baseline_at_once + (p->candidates > 1 ? levels : 1) + confirm;
 }
 
 int twin_search_plan(const struct twin_candidate *candidate, size_t count, const struct twin_search_options *options,
@@ -83,17 +97,21 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
     if (!(o->max_seconds >= 0) || o->parallel > 64 || o->max_runs > 1000000)
         return twin_error_set(err, TWIN_EINVAL, "expected a time limit of 0 or more, at most 64 runs at the same time and at most "
                               "1,000,000 runs; found %g s, %u and %u", o->max_seconds, o->parallel, o->max_runs);
-    struct twin_search_plan p = {.alpha = alpha, .beta = beta, .p0 = .01, .p1 = .2, .baseline_parts = 3,
-        .max_runs = o->max_runs ? o->max_runs : 150, .max_seconds = o->max_seconds, .parallel = o->parallel ? o->parallel : 1,
-        .vary = !o->no_vary, .arms = o->arms, .repeats = o->arms, .candidates = count};
+    struct twin_search_plan p = {.alpha = alpha, .beta = beta, .p0 = .01, .p1 = .2, .baseline_parts = 2, .baseline_at_once = 2,
+        .max_runs = o->max_runs ? o->max_runs : 200, .max_seconds = o->max_seconds, .parallel = o->parallel ? o->parallel : 1,
+        .vary = !o->no_vary, .arms = o->arms, .thorough = o->thorough, .repeats = o->arms, .candidates = count};
     for (size_t i = 0; i < count; i++)
         p.can_pin += candidate[i].can_pin;
     p.baseline_clean = (uint32_t)twin_stats_sprt_clean_needed((struct twin_sprt){p.p0, p.p1, alpha, beta});
     uint32_t levels = (uint32_t)ceil(log2((double)count + 1));
     p.verdicts = levels + 1;
-    uint32_t natural = p.baseline_parts + 1, pinned = 2; /* with the pin: a reference, and a comparison that chooses it */
-    p.least_runs = natural + pinned + clean_against(p.baseline_parts, .8 * alpha);
-    p.expected_runs = natural + pinned + 2 * (levels - 1) + clean_against(p.baseline_parts, .8 * alpha);
+    p.sufficient_clean = (uint32_t)twin_stats_trials_needed(p.p1, .95);
+    rc = draw_seed(o->seed, &p.seed, err);
+    if (rc)
+        return rc;
+    uint32_t natural = p.baseline_at_once + 1, pinned = 1; /* with the pin: a reference */
+    p.least_runs = natural + pinned + confirm_runs(alpha);
+    p.expected_runs = natural + pinned + 2 * (levels - 1) + confirm_runs(alpha);
     if (p.arms)
         plan_arms(&p, levels);
     if (p.arms && p.max_runs < p.least_runs)
@@ -117,16 +135,27 @@ static void put_budget(struct tw_buf *b, const struct twin_search_plan *p)
     tw_buf_printf(b, "; about %u when %s nearly always\n", p->expected_runs, p->arms ? "B parts from A" : "runs part");
 }
 
+static void put_confirmation(struct tw_buf *b, const struct twin_search_plan *p)
+{
+    tw_buf_printf(b, "confirm   fresh runs only, free and pinned ones in an arrangement drawn beforehand (seed %llu); none of the pinned may\n"
+                     "          part; p is the share of arrangements at least as convincing, so it holds whatever the machine does\n"
+                     "          meanwhile; the j-th set that is tested gets alpha / 2^j; a natural run that parts comes last\n",
+                  (unsigned long long)p->seed);
+    tw_buf_printf(b, "claims    \"isolated (main cause)\": the pins matter; \"isolated\" alone: they are sufficient, shown by %u clean\n"
+                     "          comparisons (at most %g of comparisons part, 95%%; assumes that pinned runs are as good as independent)%s\n",
+                  p->sufficient_clean, p->p1, p->thorough ? "; --thorough goes on until then" : "");
+}
+
 static void put_arms_plan(struct tw_buf *b, const struct twin_search_plan *p)
 {
     tw_buf_printf(b, "plan      %zu difference%s between A and B; alpha %g, beta %g for the whole procedure\n", p->candidates,
                   p->candidates == 1 ? "" : "s", p->alpha, p->beta);
     tw_buf_printf(b, "baseline  A against its own first run: %u times, all clean; B against it: until %u divergences, or %u clean\n"
                   "          comparisons (rate %g against %g)\n", p->repeats, p->baseline_parts, p->baseline_clean, p->p0, p->p1);
-    tw_buf_puts(b, "contrast  A with some of the differences as in B, by bisection\n"
-                "confirm   fresh runs: B with the set as in A never parts from A, B with one of it as in B parts, A with the set as in B\n"
-                "          parts; exact tests, one-sided; the j-th set tested gets .8 * .2^(j - 1) of alpha\n"
-                "unit      comparisons with A's first run\n");
+    tw_buf_puts(b, "contrast  A with some of the differences as in B, by bisection\n");
+    put_confirmation(b, p);
+    tw_buf_puts(b, "          free is B, pinned is B with the set as in A; then A with the set as in B has to part\n"
+                   "unit      comparisons with A's first run\n");
     put_budget(b, p);
 }
 
@@ -141,13 +170,11 @@ char *twin_search_plan_text(const struct twin_search_plan *p)
                   p->can_pin, p->alpha, p->beta);
     tw_buf_printf(&b, "baseline  until %u divergences, or %u clean comparisons (rate %g against %g); one divergence rejects clean\n",
                   p->baseline_parts, p->baseline_clean, p->p0, p->p1);
-    tw_buf_printf(&b, "alone     where runs part in %g of comparisons or more: natural runs with the most suspected pins on, halved until one is left\n",
-                  TW_OFTEN);
+    tw_buf_printf(&b, "alone     where runs part in %g of comparisons or more: natural runs with the most suspected pins on, halved until\n"
+                      "          one is left\n", TW_OFTEN);
     tw_buf_printf(&b, "contrast  else every pin on, one set of factors changed at a time, most suspected first; %u verdicts planned\n",
                   p->verdicts);
-    tw_buf_puts(&b, "confirm   fresh natural runs: the set pinned never parts, each member freed parts; exact test, one-sided;\n"
-                    "          the j-th set tested gets .8 * .2^(j - 1) of alpha; one divergence under the pins rejects the set\n"
-                    "unit      comparisons; steps where a replay shows the operation itself disagreeing\n");
+    put_confirmation(&b, p);
     put_budget(&b, p);
     return tw_buf_steal(&b);
 }
@@ -164,16 +191,46 @@ static void put_set(struct tw_buf *b, const struct twin_search_set *set, const s
         tw_buf_puts(b, "nothing");
 }
 
-static void put_causes(struct tw_buf *b, const struct twin_search_report *r, const struct twin_candidate *candidate)
+/* ".014", "< .0001": a p value in as many characters as it deserves. */
+static void put_p(struct tw_buf *b, double p)
+{
+    char text[32];
+    if (p < .0001) {
+        tw_buf_puts(b, "p < .0001");
+        return;
+    }
+    snprintf(text, sizeof text, "%.2g", p);
+    tw_buf_printf(b, "p = %s", text[0] == '0' ? text + 1 : text);
+}
+
+/* "14 comparisons of 36, since divergences come in clusters". */
+static void put_correlation(struct tw_buf *b, const struct twin_search_correlation *c)
+{
+    if (c->effective >= 1)
+        return;
+    tw_buf_printf(b, "clusters  natural divergences come in clusters (p = %.2g, correlation %.2g from one run to the next): a comparison\n"
+                     "          counts %.2g in every rate and bound; p values do not hang on it\n", c->p, c->rho, c->effective);
+}
+
+static void put_counts(struct tw_buf *b, const struct twin_search_report *r, const struct twin_search_cause *c,
+                       const struct twin_candidate *candidate)
 {
     const char *unit = r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps";
+    tw_buf_printf(b, "          %s; %s: %llu of %llu %s part; %s: %llu of %llu; ", candidate[c->candidate].layer, r->arms ? "B" : "free",
+                  (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials, unit, r->arms ? "as in A" : "pinned",
+                  (unsigned long long)c->sufficient.parted, (unsigned long long)c->sufficient.trials);
+    put_p(b, c->p_adjusted);
+    tw_buf_puts(b, " for all confirmations that a search may make\n");
+}
+
+static void put_causes(struct tw_buf *b, const struct twin_search_report *r, const struct twin_candidate *candidate)
+{
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_search_cause *c = &r->cause[i];
-        tw_buf_printf(b, "cause     %s (%s)\n", candidate[c->candidate].id, candidate[c->candidate].layer);
-        tw_buf_printf(b, "          %s: %llu of %llu %s part; %s: %llu of %llu; p = %.2g, %.2g for all that was tested\n",
-                      r->arms ? "B" : "free", (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials, unit,
-                      r->arms ? "as in A" : "pinned", (unsigned long long)c->sufficient.parted, (unsigned long long)c->sufficient.trials, c->p,
-                      c->p_adjusted);
+        tw_buf_printf(b, "cause     %s \xC2\xB7 ", candidate[c->candidate].id);
+        put_p(b, c->p);
+        tw_buf_printf(b, " \xC2\xB7 remaining divergence at most %.0f%%\n", 100 * r->bound);
+        put_counts(b, r, c, candidate);
         if (r->arms && c->failed)
             tw_buf_printf(b, "          without the other causes the command fails with it, %llu of %llu times: what it does by itself is not known\n",
                           (unsigned long long)c->failed, (unsigned long long)c->necessary.trials);
@@ -183,6 +240,12 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r, con
         put_set(b, &c->alternatives, candidate);
         tw_buf_puts(b, "\n");
     }
+    if (r->cause_count && r->left_parted)
+        tw_buf_printf(b, "left      with %s pinned %llu of %llu comparisons part: there is another cause\n",
+                      r->cause_count > 1 ? "all of them" : "it", (unsigned long long)r->left_parted, (unsigned long long)r->left);
+    else if (r->cause_count && !r->sufficient)
+        tw_buf_printf(b, "left      whether this is all there is was not shown: %u more clean runs with %s pinned would show it (--thorough)\n",
+                      r->more, r->cause_count > 1 ? "them" : "it");
     if (r->arms && r->cause_count)
         tw_buf_printf(b, "applied   A with %s as in B: %llu of %llu comparisons part; A itself: 0 of %llu; p = %.2g\n",
                       r->cause_count > 1 ? "them" : tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it", (unsigned long long)r->applied.parted, (unsigned long long)r->applied.trials,
@@ -214,14 +277,28 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
         tw_buf_printf(b, "evidence  A parts from its own first run in comparison %llu: whatever is changed would seem to be to blame\n",
                       (unsigned long long)r->pinned);
         break;
+    case TWIN_SEARCH_GONE:
+        tw_buf_puts(b, "evidence  natural runs parted at first, and no longer: whatever was pinned meanwhile would seem to have helped\n");
+        break;
     default: break;
     }
+}
+
+/* "isolated (main cause)"; "not isolated: the divergence went away after run 5". */
+static void put_outcome(struct tw_buf *b, const struct twin_search_report *r)
+{
+    if (r->outcome == TWIN_SEARCH_GONE)
+        tw_buf_printf(b, "outcome   not isolated: the divergence went away after run %u", r->last_parted);
+    else
+        tw_buf_printf(b, "outcome   %s%s", twin_search_outcome_name(r->outcome),
+                      r->outcome == TWIN_SEARCH_ISOLATED && !r->sufficient ? " (main cause)" : "");
 }
 
 char *twin_search_verdict_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
 {
     struct tw_buf b = {0};
-    tw_buf_printf(&b, "outcome   %s, %u runs, %.1f s\n", twin_search_outcome_name(r->outcome), r->runs, r->seconds);
+    put_outcome(&b, r);
+    tw_buf_printf(&b, ", %u runs, %.1f s\n", r->runs, r->seconds);
     put_causes(&b, r, candidate);
     put_end(&b, r);
     return tw_buf_steal(&b);
@@ -247,6 +324,10 @@ char *twin_search_evidence_text(const struct twin_search_report *r, const struct
             put_set(&b, &r->test[i].freed, candidate);
         tw_buf_puts(&b, "\n");
     }
+    if (r->arrangement)
+        tw_buf_printf(&b, "arranged  %s (seed %llu, confirmation %u; %s free, P pinned)\n", r->arrangement, (unsigned long long)r->seed,
+                      r->confirmations, strchr(r->arrangement, 'F') ? "F" : "1, 2, ... with this cause");
+    put_correlation(&b, &r->correlation);
     if (r->cause_count)
         tw_buf_printf(&b, "unit      %s: %s\n", r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps", r->unit_why);
     if (!isnan(r->bound))

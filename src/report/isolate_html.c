@@ -72,6 +72,17 @@ static void where(struct twin_page *p, const struct twin_isolation *x)
         twin_page_fact(p, "Source line", "not recorded; twinrun check names it when a zoom can");
 }
 
+/* The second claim: how often do runs part that have all causes pinned? */
+static void remaining(struct twin_page *p, const struct twin_isolation *x)
+{
+    struct tw_buf text = {0};
+    tw_buf_printf(&text, "with all causes pinned at most %.0f%% of comparisons part (95%%; %llu of %llu did)", 100 * x->bound,
+                  (unsigned long long)x->left_parted, (unsigned long long)x->left);
+    if (x->more)
+        tw_buf_printf(&text, "; %u more clean runs would show that this is all there is (--thorough)", x->more);
+    fact_of(p, "Remaining", &text);
+}
+
 static void cause(struct twin_page *p, const struct twin_isolation *x, const struct twin_isolation_cause *c)
 {
     struct tw_buf text = {0};
@@ -89,7 +100,9 @@ static void cause(struct twin_page *p, const struct twin_isolation *x, const str
     twin_page_fact(p, "Knob", "%s (%s)", c->pin, c->how);
     twin_page_fact(p, "Evidence", "left free, %llu of %llu %s part; pinned, %llu of %llu", (unsigned long long)c->free_parted,
                    (unsigned long long)c->free_trials, x->unit, (unsigned long long)c->pinned_parted, (unsigned long long)c->pinned_trials);
-    twin_page_fact(p, "Error", "p = %.2g; %.2g for all that was tested (criterion: %g)", c->p, c->p_adjusted, x->alpha);
+    twin_page_fact(p, "The pin matters", "p = %.2g; %.2g for all confirmations that a search may make (criterion: %g)", c->p,
+                   c->p_adjusted, x->alpha);
+    remaining(p, x);
     fact_owned(p, "Cost of the pin", twin_isolation_cost_text(&c->cost));
     twin_page_fact(p, "Did the same", "%s", c->alternatives);
     twin_page_facts_end(p);
@@ -238,7 +251,8 @@ static void confirmation(struct twin_page *p, const struct twin_isolation *x)
         twin_page_cell(p, "%.2g", c->p_adjusted);
     }
     twin_page_table_end(p);
-    twin_page_small(p, "Free and parting: necessary. Pinned and clean: sufficient. The unit of trial is %s: %s.", x->unit, x->unit_why);
+    twin_page_small(p, "p is the share of arrangements of these runs that look at least as convincing as the one that was drawn (seed %llu: %s; "
+                       "P pinned). Counted are %s: %s.", (unsigned long long)x->seed, x->arrangement, x->unit, x->unit_why);
 }
 
 static void all_runs(struct twin_page *p, const struct twin_isolation *x)

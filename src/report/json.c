@@ -178,7 +178,8 @@ static json_t *classes(const struct twin_verdict *v)
         for (size_t k = 0; runs && k < v->classes[i].members; k++)
             json_array_append_new(runs, count(v->classes[i].runs[k]));
         json_t *step = v->classes[i].parts_at_step < 0 ? json_null() : json_integer(v->classes[i].parts_at_step);
-        if (json_array_append_new(list, json_pack("{s:o,s:o}", "runs", runs, "parts_at_step", step)) != 0) {
+        if (json_array_append_new(list, json_pack("{s:o,s:o,s:b}", "runs", runs, "parts_at_step", step, "unsure",
+                                                   (int)v->classes[i].unsure)) != 0) {
             json_decref(list);
             return NULL;
         }

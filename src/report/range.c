@@ -53,8 +53,12 @@ bool tw_say_range(struct tw_buf *b, const struct twin_verdict *v)
 {
     const struct twin_range *r = shortest(v);
     char steps[32], of[32];
+    if (!r && v->range_count > 0 && v->ranges[0].weights_only)
+        r = &v->ranges[0];
     if (!r)
         return false;
+    if (r->weights_only)
+        tw_buf_puts(b, "only weights, ");
     const struct reach all = reach_of(v, r);
     if (all.end <= all.first)
         tw_buf_printf(b, "none of %s steps compared", tw_human_count(all.of, of));

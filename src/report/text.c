@@ -396,10 +396,10 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
     struct page p = {.width = r->width == 0 ? 80 : r->width < 40 ? 40 : r->width, .color = r->color};
     struct tw_buf b = {0};
     outcome_word(&p, v);
-    tw_say_ranges(&b, v, RANGES);
-    paragraph(&p, "range", &b);
     if (v->outcome == TWIN_SAME)
         bound(&p, v);
+    tw_say_ranges(&b, v, RANGES);
+    paragraph(&p, "range", &b);
     if (v->first) {
         tw_buf_puts(&p.out, "\n");
         first(&p, v);

@@ -61,6 +61,7 @@ static const char *prefix_of(const struct twin_finding *f)
     case TWIN_KIND_MOMENT: return "optimizer state ";
     case TWIN_KIND_HYPER: return "hyperparameter ";
     case TWIN_KIND_FILE: return "tensors in ";
+    case TWIN_KIND_ORDER: return "order of the ";
     case TWIN_KIND_VALUE: return "value ";
     case TWIN_KIND_IN: return "input ";
     case TWIN_KIND_OUT: return "output ";
@@ -231,7 +232,7 @@ void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
             tw_buf_printf(b, "%s%zu", k ? "," : " ", c->runs[k] + 1);
         tw_buf_puts(b, c->members > 8 ? ",..." : "");
         if (c->parts_at_step < 0)
-            tw_buf_puts(b, c->members > 1 ? " agree" : "");
+            tw_buf_puts(b, c->members < 2 ? "" : c->unsure ? " agree as far as was seen" : " agree");
         else
             tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "", (long long)c->parts_at_step);
     }

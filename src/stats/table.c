@@ -101,6 +101,32 @@ double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum tw
     return NAN;
 }
 
+static double log_choose(uint64_t n, uint64_t k)
+{
+    if (k > n)
+        return -INFINITY;
+    double all = (double)n, some = (double)k;
+    return twin_stats_lgamma(all + 1) - twin_stats_lgamma(some + 1) - twin_stats_lgamma(all - some + 1);
+}
+
+double twin_stats_few_runs(uint64_t ones, uint64_t zeros, uint64_t runs)
+{
+    const uint64_t most = UINT64_C(1) << 20;
+    if (ones == 0 || zeros == 0 || ones > most || zeros > most)
+        return NAN;
+    double all = log_choose(ones + zeros, ones), sum = 0;
+    for (uint64_t r = 2; r <= runs && r <= ones + zeros; r++) {
+        uint64_t half = r / 2; /* stretches of the kind that has fewer of them */
+        if (r % 2 == 0) {
+            sum += 2 * exp(log_choose(ones - 1, half - 1) + log_choose(zeros - 1, half - 1) - all);
+        } else {
+            sum += exp(log_choose(ones - 1, half) + log_choose(zeros - 1, half - 1) - all);
+            sum += exp(log_choose(ones - 1, half - 1) + log_choose(zeros - 1, half) - all);
+        }
+    }
+    return fmin(sum, 1);
+}
+
 struct ranked {
     double p;
     size_t index;

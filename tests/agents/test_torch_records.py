@@ -35,7 +35,7 @@ def test_every_step_has_gradients_weights_moments_and_hyperparameters():
                                                       "initial_lr[0]"]
     rates = [r["digest"] for r in job.select(kind="hyper", name="lr[0]")]
     assert len(set(rates)) == 3
-    assert [r["name"] for r in job.select(step=3)] == NET + moments    # the last look, at the end of the process
+    assert [r["name"] for r in job.select(step=3)] == NET + moments + BUFFERS    # the last look, at the end of the process
 
 
 def test_weights_are_those_that_the_step_leaves():
@@ -144,6 +144,46 @@ def test_the_end_is_whole_when_the_optimizer_is_gone_or_the_process_ends_at_once
 @pytest.mark.parametrize("level", ["steps", "modules", "ops"])
 def test_at_other_levels_weights_are_whole(level):
     assert observed("large", level, args=("3",)).names(step=1, kind="weight", phase="optimizer") == ["weight", "bias"]
+
+
+def test_the_order_of_the_parameters_is_recorded_before_what_follows_from_it():
+    usual, turned = observed("facts", args=("seeded",)), observed("facts", args=("set",))
+    for job, order in ((usual, ["weight", "bias"]), (turned, ["bias", "weight"])):
+        found = job.select(kind="order")
+        assert [(r["name"], r["phase"], r["step"]) for r in found] == [("parameters of Adam[0]", "init", 0)]
+        assert job.note("order") == "Adam[0]: " + ", ".join("Linear." + name for name in order)
+        assert all(found[0]["link"] < r["link"] for r in job.select(kind="gradient"))
+        moments = job.names(kind="moment", step=1)
+        assert sorted(moments) == sorted(n + e for n in order for e in (".step", ".exp_avg", ".exp_avg_sq"))
+    assert usual.select(kind="order")[0]["digest"] != turned.select(kind="order")[0]["digest"]
+    content = lambda job: {(r["name"], r["step"]): r["digest"] for r in job.select(kind="moment")}  # noqa: E731
+    assert content(usual) == content(turned)    # whatever the order, each value has one name
+
+
+@pytest.mark.parametrize("how, first", [("seeded", None), ("unseeded", "the program before its first record"), ("late", "Dropout at ")])
+def test_a_draw_before_any_seed_is_noted(how, first):
+    note = observed("facts", args=(how,)).note("unseeded")
+    assert note is None if first is None else note.startswith(first)
+
+
+def test_weights_in_shared_memory_are_noted_with_their_place():
+    note = observed("facts", args=("shared",)).note("weights.shared")
+    assert note.startswith("Adam: 2 of 2 in ") and ":" in note.rpartition(" in ")[2]
+    assert observed("facts", args=("seeded",)).note("weights.shared") is None
+
+
+def test_every_global_of_a_hook_exists_before_it_is_armed():
+    """A name that only `global` in arm() makes is a NameError for whoever calls before."""
+    import ast
+    from pathlib import Path
+
+    for file in (Path(__file__).resolve().parents[2] / "python/twinrun/_agent").glob("*.py"):
+        tree = ast.parse(file.read_text())
+        wanted = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+        made = {target.id for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))
+                for outer in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                for target in ast.walk(outer) if isinstance(target, ast.Name)}
+        assert wanted <= made, (file.name, wanted - made)
 
 
 def test_batches_come_with_their_indices_and_the_loader_s_label():
@@ -287,9 +327,27 @@ def test_strange_tensors_are_taken_apart_or_recorded_as_unobserved():
     assert job.names(step=0, kind="gradient") == ["weight.indices", "weight.values"]
     outputs = {r["name"]: r for r in job.select(kind="activation", scope="Wrapper")}
     assert set(outputs) == {f"output['{n}']" for n in ("plain", "meta", "f8", "negative", "empty", "expanded", "mkldnn")} | {
-        "output['list'][0].indices", "output['list'][0].values", "output['list'][1]", "output['list'][2]", "output['list'][3]"}
+        "output['list'][0].indices", "output['list'][0].values", "output['list'][1]", "output['list'][2]", "output['list'][3]",
+        "output['nested'][0]", "output['nested'][1]", "output['quantized']", "output['quantized'].scale", "output['channels']",
+        "output['channels'].scales", "output['channels'].zero_points", *("output['csr']" + part for part in (".crow", ".col", ".values")),
+        *("output['csc']" + part for part in (".ccol", ".row", ".values"))}
     assert [n for n, r in outputs.items() if r["unobserved"]] == ["output['meta']"]
     assert outputs["output['f8']"]["dtype"] == 16 and outputs["output['list'][3]"]["shape"] == [2, 4]
+
+
+@pytest.mark.parametrize("how, words", [("many", "batch holds more than 4096 tensors"), ("deep", "batch holds a tensor more than 8 containers deep"),
+                                         ("values", "sample indices holds more than 65536 plain values"), ("fits", None)])
+def test_what_is_left_out_of_a_structure_is_told(how, words):
+    note = observed("structures", args=(how,)).note("unseen")
+    assert note is None if words is None else note.startswith(words) and note.endswith("not all were recorded")
+
+
+def test_the_end_holds_buffers_and_weights_that_no_optimizer_has():
+    job = observed("structures", args=("fits",))
+    last = max(r["step"] for r in job.records)
+    assert {"0.weight", "0.bias", "1.weight", "1.bias", "table"} <= set(job.names(phase="optimizer", kind="weight", step=last))
+    before = job.select(phase="init", kind="weight", name="table")[0]["digest"]
+    assert job.select(phase="optimizer", kind="weight", name="table", step=last)[0]["digest"] != before
 
 
 # ---------------------------------------------------------------- operations

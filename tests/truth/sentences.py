@@ -87,13 +87,17 @@ class Expectations:
         return self.by_part(sentence)
 
     def by_part(self, sentence):
-        """Plurals are conversions inside of words: the longest part decides."""
-        longest = max((p.strip() for p in pieces(sentence)), key=len)
-        if len(longest) < LEAST:
-            return None
-        for name, text in self.text.items():
-            if longest in text:
-                return name
+        """Tests quote parts of sentences: four words in a row are enough."""
+        for piece in pieces(sentence):
+            words = re.sub(r"\s+", " ", piece).strip().split(" ")
+            least = min(4, len(words))
+            for k in range(len(words) - least + 1):
+                part = " ".join(words[k : k + least])
+                if len(part) < LEAST:
+                    continue
+                for name, text in self.text.items():
+                    if part in text:
+                        return name
         return None
 
 
@@ -103,9 +107,26 @@ def table():
     return [(s, place, tests.provoke(s)) for s, place in sentences().items()]
 
 
-if __name__ == "__main__":
+DEBT = Path(__file__).with_name("unprovoked.txt")
+
+
+def debt():
+    """Sentences that are known to have no test yet: the list may only become shorter."""
+    lines = DEBT.read_text().splitlines() if DEBT.exists() else []
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def main():
     rows = table()
     for s, place, test in sorted(rows, key=lambda r: (r[2] is not None, r[1])):
         print("%-34s %-50s %s" % (place, test or "-", s[:140]))
-    print("%d sentences, %d without a test" % (len(rows), sum(t is None for _, _, t in rows)))
-    sys.exit(any(t is None for _, _, t in rows))
+    missing = sorted(s for s, _, test in rows if test is None)
+    print("%d sentences, %d without a test" % (len(rows), len(missing)))
+    if "--accept" in sys.argv:
+        head = "# Sentences that no test provokes yet (sentences.py --accept writes this).\n"
+        DEBT.write_text(head + "".join(s + "\n" for s in missing))
+    return 1 if set(missing) - debt() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

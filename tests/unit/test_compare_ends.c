@@ -441,10 +441,32 @@ static void missing_rank(void **state)
     synth_free(b);
 }
 
+/* Data-parallel ranks: each holds the same weights. */
+static struct synth *replicas(struct synth_model *m)
+{
+    struct synth *s = synth_new("replicas");
+    for (int32_t r = 0; r < 2; r++) {
+        m[r].world = 2;
+        synth_train(&m[r], synth_process(s, r, 2, NULL));
+    }
+    return s;
+}
+
 /* Arms of another number of ranks: what else is recorded does not count, neither for where they part nor for how often. */
 static void arms_of_other_world_size(void **state)
 {
     (void)state;
+    struct synth_model single, own[2];
+    synth_model_init(&single, 8);
+    for (int r = 0; r < 2; r++)
+        synth_model_init(&own[r], 8);
+    struct synth *x = synth_train_run("x", &single), *y = two_ranks(own);
+    struct twin_verdict *unlike = compare(x, y, &(struct twin_compare_options){.arms = true, .find_shift = true});
+    expect_outcome(unlike, TWIN_INCONCLUSIVE); /* rank 1 trained weights of its own, which nothing was compared with */
+    assert_true(has_unseen(unlike, "rank 1 does not hold rank 0's weights"));
+    twin_verdict_free(unlike);
+    synth_free(x);
+    synth_free(y);
     for (int part = 0; part < 2; part++) {
         struct synth_model one, two[2];
         synth_model_init(&one, 8);
@@ -456,7 +478,7 @@ static void arms_of_other_world_size(void **state)
             two[0].disturb[0].by = 1e-3f;
             two[0].disturbances = 1;
         }
-        struct synth *a = synth_train_run("a", &one), *b = two_ranks(two);
+        struct synth *a = synth_train_run("a", &one), *b = replicas(two);
         struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
         expect_outcome(v, part ? TWIN_DIFFER : TWIN_SAME);
         assert_int_equal(v->steps_compared, 8);

@@ -4,6 +4,8 @@
  * something out of one side (a step, a rank, a thread, a process, an overlap), and expects that the verdict says so; beside it
  * stands the harmless twin, which must stay the same.
  */
+#include <twin/baseline.h>
+
 #include "base.h"
 #include "compare_test.h"
 
@@ -430,6 +432,125 @@ static void another_model_behind(void **state)
     expect_unseen(judge(whole_job(10), b, &arms), "rank 0, process 2 recorded only in run 2: its 3 steps were compared with nothing");
 }
 
+/* ---- arms with other numbers of ranks */
+
+/* own: every rank has weights of its own, as with shards */
+static struct synth *data_parallel(int32_t world, bool own, bool weights)
+{
+    struct synth *s = synth_new("parallel");
+    for (int32_t r = 0; r < world; r++) {
+        struct twin_writer *w = synth_process(s, r, world, NULL);
+        for (uint32_t step = 0; step < 3; step++) {
+            put_value(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", (float)(step + 10 * (uint32_t)r));
+            if (weights)
+                put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", (float)step + (own ? (float)r : 0));
+            put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "m", (float)(step + (uint32_t)world));
+            twin_writer_step_end(w);
+        }
+    }
+    return s;
+}
+
+static void other_world(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = judge(data_parallel(2, false, true), data_parallel(3, false, true), &arms);
+    expect_outcome(v, TWIN_SAME);
+    assert_true(v->ranges[0].weights_only);
+    assert_false(v->ranges[0].whole);
+    assert_int_equal(v->records_compared, 3); /* one weight at each step */
+    twin_verdict_free(v);
+    expect_unseen(judge(data_parallel(2, true, true), data_parallel(3, true, true), &arms), "rank 1 does not hold rank 0's weights");
+    expect_unseen(judge(data_parallel(2, false, false), data_parallel(3, false, false), &arms), "weights, gradients or outputs: at no step");
+}
+
+/* ---- a run held against the other, and against a baseline made of the other */
+
+enum change {
+    UNCHANGED, FEWER_STEPS, MORE_STEPS, NO_CHILD, CHILD_STOPS, CHILD_DIFFERS, HELPER_DIFFERS, NO_HELPER, EXTRA_HELPER, TAIL_DIFFERS,
+    NO_TAIL, FAILED, LOST, CUT, CHANGES
+};
+
+/* A trainer, a child that steps, a helper without steps, and what is computed when all is done. */
+static struct synth *changed_job(enum change change)
+{
+    struct synth *s = synth_new("job");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    small_steps(w, change == FEWER_STEPS || change == CUT ? 4 : change == MORE_STEPS ? 7 : 6);
+    if (change != NO_TAIL)
+        put_value(w, TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "final", change == TAIL_DIFFERS ? 2 : 1);
+    if (change == LOST)
+        twin_writer_record(w, &(struct twin_observation){.series = 0});
+    if (change != NO_CHILD) {
+        w = synth_process(s, 0, 1, "child 1");
+        small_steps(w, change == CHILD_STOPS ? 2 : 3);
+        if (change == CHILD_DIFFERS)
+            put_value(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", 99);
+    }
+    if (change != NO_HELPER)
+        put_value(synth_process(s, 0, 1, "child 2"), TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "score", change == HELPER_DIFFERS ? 2 : 1);
+    if (change == EXTRA_HELPER)
+        put_value(synth_process(s, 0, 1, "child 3"), TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "score", 1);
+    if (change == FAILED)
+        synth_run(s)->exit_code = 1;
+    if (change == CUT)
+        synth_run(s)->outcome = TWIN_RUN_STOPPED;
+    return s;
+}
+
+/* Neither way of comparing may call a change the same, and both call the unchanged job so. */
+static void check_and_against_agree(void **state)
+{
+    (void)state;
+    struct synth *reference = changed_job(UNCHANGED);
+    const struct twin_run *runs[2] = {synth_done(reference), NULL};
+    struct twin_baseline *b = NULL;
+    assert_int_equal(twin_baseline_make(runs, 1, NULL, "1", &b, NULL), 0);
+    for (enum change change = UNCHANGED; change < CHANGES; change++) {
+        struct synth *s = changed_job(change);
+        struct twin_verdict *pair = compare(reference, s, NULL), *against = NULL;
+        assert_int_equal(twin_baseline_judge(b, synth_done(s), NULL, &against, NULL), 0);
+        const bool same = change == UNCHANGED;
+        if ((pair->outcome == TWIN_SAME) != same || (against->outcome == TWIN_SAME) != same) {
+            explain(pair);
+            explain(against);
+            fail_msg("change %d: two runs are called %s, and against the baseline %s", change, twin_verdict_name(pair->outcome),
+                     twin_verdict_name(against->outcome));
+        }
+        twin_verdict_free(pair);
+        twin_verdict_free(against);
+        synth_free(s);
+    }
+    twin_baseline_free(b);
+    synth_free(reference);
+}
+
+/* ---- classes of runs */
+
+static void class_that_is_not_sure(void **state)
+{
+    (void)state;
+    struct synth *s[4] = {whole_job(5), whole_job(5), whole_job(3), NULL};
+    struct synth_model m;
+    synth_model_init(&m, 5);
+    m.lr = .2f;
+    s[3] = synth_train_run("other", &m);
+    synth_run(s[2])->outcome = TWIN_RUN_STOPPED; /* not by the user */
+    const struct twin_run *runs[4];
+    for (int i = 0; i < 4; i++)
+        runs[i] = synth_done(s[i]);
+    for (size_t n = 2; n <= 4; n++) {
+        struct twin_verdict *v = NULL;
+        assert_int_equal(twin_compare(runs, n, NULL, &v, NULL), 0);
+        expect_outcome(v, n == 2 ? TWIN_SAME : n == 3 ? TWIN_INCONCLUSIVE : TWIN_DIFFER);
+        assert_int_equal(v->classes[0].unsure, n > 2);
+        assert_int_equal(v->ranges[0].end, n == 2 ? 5 : n == 3 ? 3 : v->ranges[0].end);
+        twin_verdict_free(v);
+    }
+    for (int i = 0; i < 4; i++)
+        synth_free(s[i]);
+}
+
 /* ---- what was lost, what could not be read, what a limit left out */
 
 static void lost_records(void **state)
@@ -443,6 +564,19 @@ static void lost_records(void **state)
         assert_int_equal(twin_writer_record(w, &(struct twin_observation){.series = 0}), 0);
     }
     expect_unseen(judge(s[0], s[1], NULL), "1 records of rank 0 were lost");
+}
+
+/* Not one record got through. */
+static void all_was_lost(void **state)
+{
+    (void)state;
+    struct synth *s[2];
+    for (int i = 0; i < 2; i++) {
+        s[i] = whole_job(3);
+        struct twin_writer *w = synth_process(s[i], 0, 1, "helper");
+        assert_int_equal(twin_writer_record(w, &(struct twin_observation){.series = 0}), 0);
+    }
+    expect_unseen(judge(s[0], s[1], NULL), "all 1 records of rank 0 were lost");
 }
 
 /* The last of more records than anybody wants to look at. */
@@ -521,7 +655,11 @@ int main(void)
         cmocka_unit_test(every_trainer_of_an_arm),
         cmocka_unit_test(chain_at_a_given_place),
         cmocka_unit_test(another_model_behind),
+        cmocka_unit_test(other_world),
+        cmocka_unit_test(check_and_against_agree),
+        cmocka_unit_test(class_that_is_not_sure),
         cmocka_unit_test(lost_records),
+        cmocka_unit_test(all_was_lost),
         cmocka_unit_test(unreadable_last),
         cmocka_unit_test(unreadable_behind_the_range),
         cmocka_unit_test(more_steps_than_the_table),

@@ -103,6 +103,55 @@ static void same_text(void **state)
     tw_free(out);
 }
 
+static void first_line(const struct twin_verdict *v, const char *expected)
+{
+    char *out = text(v, 110, false);
+    out[strcspn(out, "\n")] = '\0';
+    check_text(out, expected);
+    tw_free(out);
+}
+
+/* What of run 1 the word "same" is about: said where that is not all of it. */
+static void range_text(void **state)
+{
+    (void)state;
+    struct twin_range r[3] = {{.rank = 0, .process = (char *)"main", .number_a = 1, .number_b = 1, .first = 0, .end = 300, .of = 300,
+                               .of_b = 300, .whole = true}};
+    struct twin_verdict v = same();
+    v.ranges = r;
+    v.range_count = 1;
+    first_line(&v, "SAME    300 steps, 41,220 records, bit for bit, in 3 runs");
+    r[0].first = 12;
+    r[0].of_b = 288;
+    v.records_compared = 39000;
+    first_line(&v, "SAME    steps 12 to 299 of 300 compared, 39,000 of 41,220 records, bit for bit, in 3 runs");
+    r[0].end = 13;
+    first_line(&v, "SAME    step 12 of 300 compared, 39,000 of 41,220 records, bit for bit, in 3 runs");
+    r[0].first = 0;
+    r[0].end = 300;
+    r[0].weights_only = true;
+    first_line(&v, "SAME    only weights, steps 0 to 299 of 300 compared, 39,000 of 41,220 records, bit for bit, in 3 runs");
+
+    r[0] = (struct twin_range){.process = (char *)"main", .number_a = 1, .number_b = 1, .end = 100, .of = 300, .of_b = 100};
+    r[1] = r[0];
+    r[1].number_b = 2;
+    r[1].first = 100;
+    r[1].end = 300;
+    r[1].first_b = 0;
+    r[1].of_b = 200;
+    v.range_count = 2;
+    v.records_compared = v.records_a;
+    char *out = text(&v, 100, false);
+    if (!strstr(out, "SAME    300 steps, 41,220 records, bit for bit, in 3 runs\n") ||
+        !strstr(out, "\nrange   rank 0: steps 0 to 99 of 300; rank 0, process 2: steps 100 to 299 of 300 (its 0 to 199)\n"))
+        fail_msg("%s", out);
+    tw_free(out);
+    r[1].first = 150; /* a hole is not the whole */
+    out = text(&v, 100, false);
+    assert_null(strstr(out, "SAME    300 steps"));
+    tw_free(out);
+}
+
 static void inconclusive_and_error_text(void **state)
 {
     (void)state;
@@ -339,7 +388,7 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(differ_text), cmocka_unit_test(same_text), cmocka_unit_test(inconclusive_and_error_text),
+        cmocka_unit_test(differ_text), cmocka_unit_test(same_text), cmocka_unit_test(range_text), cmocka_unit_test(inconclusive_and_error_text),
         cmocka_unit_test(what_a_job_can_show), cmocka_unit_test(suggestions_can_be_pasted),
         cmocka_unit_test(hostile_names), cmocka_unit_test(color_only_when_asked), cmocka_unit_test(json_contract),
         cmocka_unit_test(exit_codes), cmocka_unit_test(every_allocation_failure),

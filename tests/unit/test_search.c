@@ -19,12 +19,15 @@ static struct twin_search_plan plan_for(const struct twin_search_options *o)
     struct twin_error err = TWIN_ERROR_INIT;
     if (twin_search_plan(sim_candidate, SIM_FACTORS, o, &plan, &err))
         fail_msg("%s", err.message);
+    if (!o || !o->seed)
+        plan.seed = 12; /* so that the figures repeat */
     return plan;
 }
 
 static struct twin_search_report *search(struct sim *s, const struct twin_search_options *o)
 {
     struct twin_search_plan plan = plan_for(o);
+    plan.seed += s->seed;
     struct twin_search_report *r = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
     int rc = twin_search(sim_candidate, &plan, sim_make_runs, NULL, s, NULL, &r, &err);
@@ -121,7 +124,8 @@ static void bars(void **state)
     double mean = (show("cause in every comparison", &one) + show("in 9 of 10", &most) + show("hazard .3 per step", &hazard) +
                    show("hazard .3 per step, operation replayed", &shown)) / 4;
     printf("mean of these four: %.2f runs\n", mean);
-    assert_true(mean <= 15);
+    /* 15 before confirmations were interleaved: 9 runs in the place of 3, for 2 ones fewer in the baseline and in choosing. */
+    assert_true(mean <= 20.5);
     unsigned trials = one.trials + most.trials + hazard.trials + shown.trials;
     assert_true(100 * (one.wrong + most.wrong + hazard.wrong + shown.wrong) <= trials);
     assert_true(100 * (one.right + most.right + hazard.right + shown.right) >= 99 * trials);
@@ -135,7 +139,7 @@ static void rare_cause(void **state)
     show("in 1 of 5", &pairs);
     show("in 1 of 2", &half);
     show("in 1 of 5, by classes of runs", &classes);
-    assert_true(100 * pairs.right >= 85 * pairs.trials); /* within the default budget of 150 runs */
+    assert_true(100 * pairs.right >= 85 * pairs.trials); /* within the default budget of 200 runs */
     assert_true(100 * half.right >= 95 * half.trials);
     assert_true(20 * (pairs.wrong + half.wrong + classes.wrong) <= pairs.trials + half.trials + classes.trials);
 }
@@ -239,7 +243,7 @@ static void together(void **state)
             twin_search_report_free(r);
         }
     printf("redundant pins: %.2f runs where every comparison parts; the other one named in %u of 45 searches where 2 of 5 do\n", often / 45., named);
-    assert_true(often <= 15 * 45 && named >= 30);
+    assert_true(often <= 19 * 45 && named >= 30);
 }
 
 static void bad_pins(void **state)
@@ -255,7 +259,7 @@ static void bad_pins(void **state)
             struct twin_search_set only = {{UINT64_C(1) << f}};
             assert_true((r->dropped.word[0] & ~only.word[0]) == 0); /* it may not have been tried */
             dropped += r->dropped.word[0] != 0;
-            assert_true(r->runs < 25);
+            assert_true(r->runs < 31);
             twin_search_report_free(r);
         }
     assert_true(dropped >= 6);
@@ -477,7 +481,7 @@ static void bad_plans(void **state)
     c[5].id = c[4].id;
     refused(c, SIM_FACTORS, (struct twin_search_options){0}, "twice");
     char *text = twin_search_plan_text(&plan);
-    assert_non_null(strstr(text, "at most 150 runs"));
+    assert_non_null(strstr(text, "at most 200 runs"));
     assert_non_null(strstr(text, "14 clean comparisons"));
     tw_free(text);
 }

@@ -68,7 +68,7 @@ static struct twin_search_report *search(struct pair *p, size_t count)
     struct twin_search_report *r = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
     p->count = (int)count;
-    if (twin_search_plan(candidate, count, &(struct twin_search_options){.arms = true}, &plan, &err) != 0 ||
+    if (twin_search_plan(candidate, count, &(struct twin_search_options){.arms = true, .seed = 1 + p->random}, &plan, &err) != 0 ||
         twin_search(candidate, &plan, runs, NULL, p, NULL, &r, &err) != 0)
         fail_msg("%s", err.message);
     assert_int_equal(p->made, r->runs);
@@ -90,7 +90,7 @@ static uint64_t causes(const struct twin_search_report *r)
     return set;
 }
 
-/* The bar: one difference of eight that always acts is named within 15 runs. */
+/* One difference of eight that always acts is named within 22 runs: 9 of them are the confirmation, in an arrangement drawn beforehand. */
 static void one_of_eight(void **state)
 {
     (void)state;
@@ -99,8 +99,9 @@ static void one_of_eight(void **state)
         struct twin_search_report *r = search(&p, DIFFERENCES);
         assert_int_equal(r->outcome, TWIN_SEARCH_ISOLATED);
         assert_int_equal(causes(r), p.term[0]);
-        assert_true(r->runs <= 15);
-        assert_int_equal(r->cause[0].necessary.parted, 3);
+        assert_true(r->runs <= 22);
+        assert_int_equal(r->cause[0].necessary.parted, r->cause[0].necessary.trials);
+        assert_true(r->cause[0].necessary.trials >= 4);
         assert_int_equal(r->cause[0].sufficient.parted, 0);
         assert_int_equal(r->applied.parted, r->applied.trials);
         assert_true(r->cause[0].p_adjusted <= .05 && r->p_applied <= .05);
@@ -115,7 +116,7 @@ static void the_only_one(void **state)
     struct twin_search_report *r = search(&p, 1);
     assert_int_equal(r->outcome, TWIN_SEARCH_ISOLATED);
     assert_int_equal(causes(r), 1);
-    assert_true(r->runs <= 9);
+    assert_true(r->runs <= 16);
     twin_search_report_free(r);
 }
 
@@ -141,7 +142,7 @@ static void two_differences(void **state)
             twin_search_report_free(r);
         }
     printf("two differences: at most %u runs when either makes A part, %u when only both do\n", most_either, most_both);
-    assert_true(most_either <= 40 && most_both <= 40);
+    assert_true(most_either <= 40 && most_both <= 52);
 }
 
 /* B is right only sometimes. */
@@ -221,7 +222,7 @@ static void ends(void **state)
     struct twin_candidate one = {.id = "env:A", .layer = "environment", .can_pin = true, .settable = true};
     struct twin_search_plan plan;
     struct twin_error err = TWIN_ERROR_INIT;
-    assert_int_equal(twin_search_plan(&one, 1, &(struct twin_search_options){.arms = true, .max_runs = 8}, &plan, &err), TWIN_EINVAL);
+    assert_int_equal(twin_search_plan(&one, 1, &(struct twin_search_options){.arms = true, .max_runs = 12}, &plan, &err), TWIN_EINVAL);
     assert_non_null(strstr(err.message, "too small"));
 }
 

@@ -42,6 +42,8 @@ class Contents:
 
     def add(self, path, value, depth=0):
         if self.count >= TENSORS or depth > DEPTH:
+            if isinstance(value, self.torch.Tensor) or tensors._is_array(value):
+                core.unseen("a checkpoint holds more than %d tensors, or one more than %d containers deep: not all were recorded" % (TENSORS, DEPTH))
             return
         if isinstance(value, self.torch.Tensor):
             self._tensor(path, value)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `directory` or `tensor-hash`), whatever library does it for them,
-or (`unpinned`) for what no pin reaches.
+"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `directory`, `tensor-hash` or `torch-draws`), whatever library
+does it for them, or (`unpinned`) for what no pin reaches.
 
 The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames of the job's own files only, looks
 after each line whether the count has grown. Lines `consumer.FACTOR` in the run folder's `factors` when the process ends. For one run of its own after
@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 import threading
+from time import monotonic_ns
 
 from . import finder, native, pins
 
@@ -24,11 +25,13 @@ UNPINNED = {    # module -> what its functions tell
              "processor time": ("process_time", "process_time_ns", "thread_time", "thread_time_ns")},
     "uuid": {"the time and this machine's address": ("uuid1", "getnode")},
 }
-MOST = 12    # lines written
+MOST = 40    # lines written
 
 _here = threading.local()
 _calls = {}    # (file, line, what it asks for if that is not the factor) -> calls
 _imports = {}    # the same for modules that were being imported
+_first = {}    # when a line first asked
+_draws = {"count": 0, "seed": None, "state": None}    # of torch's CPU generator
 _state = {"seen": 0, "count": None, "factor": ""}
 
 
@@ -44,11 +47,12 @@ def _line(frame, what=""):
 
 def _look(calls=_calls):
     """Puts the calls since the last look down to the line that this thread was in."""
-    now = _state["count"](NUMBERS[_state["factor"]])
+    now = _state["count"](NUMBERS.get(_state["factor"]))
     grown = now - _state["seen"]
     _state["seen"] = now
     line = getattr(_here, "line", None)
     if grown > 0 and line:
+        _first.setdefault(line, monotonic_ns())
         calls[line] = calls.get(line, 0) + grown
 
 
@@ -56,6 +60,7 @@ def _asked(frame, what=""):
     """One call, by the function of `frame` itself."""
     if _own(frame.f_code.co_filename):
         line = _line(frame, what)
+        _first.setdefault(line, monotonic_ns())
         _calls[line] = _calls.get(line, 0) + 1
 
 
@@ -119,6 +124,19 @@ def _noted(original, what):
     return call
 
 
+def _torch_draws(_number):
+    """How often the state of torch's CPU generator has been seen to change by drawing, not by seeding."""
+    torch = sys.modules.get("torch")
+    generator = getattr(torch, "default_generator", None)
+    if generator is None:
+        return _draws["count"]
+    now = generator.initial_seed(), generator.get_state().numpy().tobytes()
+    if now[0] == _draws["seed"] and now[1] != _draws["state"]:
+        _draws["count"] += 1
+    _draws["seed"], _draws["state"] = now
+    return _draws["count"]
+
+
 def report():
     try:
         if _state["count"]:
@@ -127,9 +145,11 @@ def report():
         here = os.path.join(os.getcwd(), "")
         lines = []
         for found, note in ((_calls, ""), (_imports, ", importing")):
-            for (file, line, what), calls in sorted(found.items(), key=lambda item: -item[1]) if not lines else ():
+            for where, calls in sorted(found.items(), key=lambda item: _first[item[0]]) if not lines else ():
+                file, line, what = where
                 shown = file[len(here):] if file.startswith(here) else file
-                lines.append((_state["factor"], "%s%s:%d%s\t%d\t%s" % (what and what + " at ", shown, line, note, calls, _text(file, line))))
+                lines.append((_state["factor"], "%s%s:%d%s\t%d@%d\t%s" % (what and what + " at ", shown, line, note, calls, _first[where],
+                                                                           _text(file, line))))
         pins.write([(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer.")
     except Exception:
         pass
@@ -138,14 +158,15 @@ def report():
 def arm():
     factor = _state["factor"] = os.environ["TWINRUN_CONSUMERS"]
     patched = {"tensor-hash": {"torch": _hashes}, "unpinned": {name: functools.partial(_unpinned, name) for name in UNPINNED}}
-    if factor not in NUMBERS and factor not in patched:
+    counters = {"torch-draws": _torch_draws}
+    if factor not in NUMBERS and factor not in patched and factor not in counters:
         return
     pins.when_process_ends(report)
     if factor in patched:
         for name, patch in patched[factor].items():
             finder.when_imported(name, patch)
         return
-    _state["count"] = native.library().factor_calls
+    _state["count"] = counters.get(factor) or native.library().factor_calls
     _look()
     threading.settrace(_enter)
     sys.settrace(_enter)

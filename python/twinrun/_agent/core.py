@@ -355,6 +355,13 @@ def saw(category):
     S.fresh = False
 
 
+def unseen(text):
+    """Something was left out: a verdict over this run cannot be "same". Each text is noted once."""
+    if text not in S.seen:
+        S.seen.add(text)
+        note("unseen", text)
+
+
 def note(key, value):
     S.lib.note(_text(key), _text(value))
 

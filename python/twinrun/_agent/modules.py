@@ -17,7 +17,7 @@ from .native import ACTIVATION, BATCH, DATA, FORWARD, LOSS, RECOMPUTED, SKETCH, 
 _DRAWING = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU", "DropPath",
             "StochasticDepth"}
 
-__torch = None
+_torch = None
 last_loss = None       # (weak) the output of the last loss module: `backward` usually starts from it
 _paths = {}            # id(module) -> path inside its root, for the root being called
 

@@ -16,7 +16,7 @@ import weakref
 from array import array
 from time import perf_counter_ns
 
-from . import core, naming, parts, rng, steps, tensors
+from . import core, facts, naming, parts, rng, steps, tensors
 from .core import S, T, hook
 from .native import (BACKWARD, CHECKPOINT, F64, GRADIENT, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, ORDER, SKETCH, STATS, TENSORS,
                      WEIGHT, Items, pack_item)
@@ -157,9 +157,10 @@ def _record_order(followed, groups):
     for g, group in enumerate(groups):
         names = ["%s.%s" % (scope, name) for name, scope, _op, _site in followed.names[at: at + len(group["params"])]]
         at += len(names)
-        pending.add_bytes(core.series(OPTIMIZER, ORDER, "parameters[%d]" % g, followed.label, followed.op, ""), "\n".join(names).encode())
+        number = core.series(INIT, ORDER, "parameters of %s[%d]" % (followed.label, g), "", followed.op, "")
+        pending.add_bytes(number, "\n".join(names).encode("utf-8", "replace"))
         more = ["and %d more" % (len(names) - NAMES_SHOWN)] if len(names) > NAMES_SHOWN else []
-        shown.append("%s parameters[%d]: %s" % (followed.label, g, ", ".join(names[:NAMES_SHOWN] + more)))
+        shown.append("%s[%d]: %s" % (followed.label, g, ", ".join(names[:NAMES_SHOWN] + more)))
     pending.flush()
     core.note("order", "\n".join(shown))
 
@@ -365,6 +366,8 @@ def after_step(optimizer, args, kwargs):
     T.optimizers = tuple(f for f in T.optimizers if f is not followed)
     parameters = _refresh(followed, optimizer)
     rng.check(followed.op)
+    if not followed.steps:
+        facts.shared_weights(followed.label, parameters)
     turn = _turn(followed, optimizer)
     # One step further in every round of turns, so that each part has its statistics in time.
     counted = (S.step + S.step // parts.TURNS) % WEIGHT_STATS_EVERY == 0
@@ -457,12 +460,24 @@ def _last_look():
             continue
         _look_whole(pending, followed, OPTIMIZER, S.level >= TENSORS, STATS | SKETCH)
         named.update(name[:2] for name in followed.names)
+    _look_at_the_rest(pending, named)
     pending.flush()
     for _label, names, held in reversed(_gone):    # what a later one has gone on with is that one's to show
         if named.isdisjoint(name[:2] for name in names):
             held.release()
             named.update(name[:2] for name in names)
     del _gone[:]
+
+
+def _look_at_the_rest(pending, named):
+    """Of the models that are trained: weights that no optimizer holds, and buffers, also those too large for every step."""
+    for root in list(naming.roots.values()):
+        if root.reference() is None or not any((name, root.label) in named for name, _reference, _owner in root.parameters):
+            continue
+        for name, reference, owner in root.parameters + root.buffers:
+            t = reference()
+            if t is not None and (name, root.label) not in named:
+                parts.add(pending, OPTIMIZER, WEIGHT, name, t, root.label, owner, STATS | SKETCH)
 
 
 def _in_child():

@@ -11,7 +11,7 @@ import ctypes
 import random
 import sys
 
-from . import core, sites
+from . import core, facts, sites
 from .core import S
 from .native import INIT, RNG, STATE, TENSORS
 
@@ -33,6 +33,7 @@ class Source:
         self.name, self.read, self.memory = name, read, memory
         self.used = always
         self.shown = None    # digest of the state recorded last
+        self.seeded = None   # once it is known: whether somebody had set a seed before the first draw
         self.known = None if memory is not None else self.look()
 
     def look(self):
@@ -191,6 +192,7 @@ def arm(torch):
     _torch = torch
     _cuda = getattr(torch, "cuda", None)
     _add(Source("torch.cpu", _read_torch(torch.default_generator), True, _torch_memory(torch.default_generator)))
+    facts.arm(torch)
     _add(_python_source())
     _discover()
     S.on_begin.append(_begin)
@@ -208,6 +210,8 @@ def _begin():
     _discover()
     moved = _moved()
     for source in _sources:
+        if source in moved:
+            facts.first_draw(source, "the program before its first record", "")
         if source in moved or S.worker is not None:
             source.used = True
         if source.used:
@@ -243,6 +247,8 @@ def check(consumer):
     if moved:
         where = sites.user()
         for source in moved:
+            if source.seeded is None:
+                facts.first_draw(source, consumer, where)
             if source.record(RNG, consumer, where, False):    # a state set back to itself only lies otherwise in memory
                 source.used = True
                 core.saw("state")

@@ -12,7 +12,8 @@ from .native import ITEM_BYTES, SKETCH, STATS, UNOBSERVED, Items, pack_item, pac
 
 LONG_BYTES = 1 << 18     # from here on a digest is long enough to let other threads run
 KEEP_BYTES = 32 << 20    # host copies alive at one time
-NAMES = 256              # tensors recorded of one nested structure
+NAMES = 4096             # tensors recorded of one nested structure
+DEPTH = 8                # of containers in containers
 VALUES = 65536           # plain values digested of one nested structure
 
 _codes = {}
@@ -20,17 +21,18 @@ _widths = {}
 _plain = ()
 _torch = None
 _strided = None
-_has_is_cpu = _has_is_neg = False
+_has_is_cpu = _has_is_neg = _has_is_nested = False
 _is_wrapped = None
 
 
 def arm(torch):
     """Learns torch's element types; those that twinrun has no number for are digested as bytes."""
-    global _torch, _strided, _plain, _has_is_cpu, _has_is_neg, _is_wrapped
+    global _torch, _strided, _plain, _has_is_cpu, _has_is_neg, _has_is_nested, _is_wrapped
     _torch = torch
     _strided = torch.strided
     _plain = (torch.Tensor, torch.nn.Parameter)
     _has_is_cpu, _has_is_neg = hasattr(torch.Tensor, "is_cpu"), hasattr(torch.Tensor, "is_neg")
+    _has_is_nested = hasattr(torch.Tensor, "is_nested")
     _is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
     numbers = {
         "uint8": native.U8, "int8": native.I8, "bool": native.BOOL, "uint16": native.U16, "int16": native.I16,
@@ -112,14 +114,25 @@ def parts(t):
         return [("", None)]
     if _wrapped(t):
         return parts(_unwrapped(t))
+    if _has_is_nested and t.is_nested:
+        with _torch.no_grad():
+            return [("[%d]%s" % (i, suffix), part) for i, inner in enumerate(t.unbind()) for suffix, part in parts(inner)]
     if t.layout is not _strided:
         return _unstrided(t)
     if t.is_quantized:
         with _torch.no_grad():
-            return [("", _to_host(t.int_repr()))]
+            return _quantized(t)
     if t.device.type != "cpu" or t.is_conj() or (_has_is_neg and t.is_neg()):
         return [("", _to_host(t))]
     return [("", t)]
+
+
+def _quantized(t):
+    """The whole numbers, and what makes values of them."""
+    found = [("", _to_host(t.int_repr()))]
+    if str(t.qscheme()).startswith("torch.per_channel"):
+        return found + [(".scales", _to_host(t.q_per_channel_scales())), (".zero_points", _to_host(t.q_per_channel_zero_points()))]
+    return found + [(".scale", _torch.tensor([t.q_scale(), t.q_zero_point()], dtype=_torch.float64))]
 
 
 def _wrapped(t):
@@ -140,6 +153,8 @@ def _unstrided(t):
         if t.layout in (getattr(_torch, "sparse_csr", None), getattr(_torch, "sparse_bsr", None)):
             return [(".crow", _to_host(t.crow_indices())), (".col", _to_host(t.col_indices())),
                     (".values", _to_host(t.values()))]
+        if t.layout in (getattr(_torch, "sparse_csc", None), getattr(_torch, "sparse_bsc", None)):
+            return [(".ccol", _to_host(t.ccol_indices())), (".row", _to_host(t.row_indices())), (".values", _to_host(t.values()))]
         if t.layout is getattr(_torch, "_mkldnn", None):
             return [("", _to_host(t.to_dense()))]
     return [("", None)]
@@ -236,7 +251,7 @@ _WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
 def _simple(t):
     """The common case: strided memory of this process, to be read as it is."""
     return t.layout is _strided and (t.is_cpu if _has_is_cpu else t.device.type == "cpu") and not t.is_quantized and (
-        not t.is_conj()) and not (_has_is_neg and t.is_neg()) and not _wrapped(t)
+        not t.is_conj()) and not (_has_is_neg and t.is_neg()) and not (_has_is_nested and t.is_nested) and not _wrapped(t)
 
 
 # ---------------------------------------------------------------- the same tensors, step after step
@@ -332,13 +347,18 @@ def walk(value, name, found, values=None, depth=0):
 
     Runs no code of the job: only exact containers, dataclasses and attribute dictionaries are opened.
     """
-    if len(found) >= NAMES or depth > 8:
+    if len(found) >= NAMES or depth > DEPTH:
+        if _holds_tensor(value):
+            more = "more than %d tensors" % NAMES if len(found) >= NAMES else "a tensor more than %d containers deep" % DEPTH
+            core.unseen("%s holds %s: not all were recorded" % (name.partition("[")[0].partition(".")[0], more))
         return
     if isinstance(value, _torch.Tensor):
         found.append((name, value))
     elif value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         if values is not None and len(values) < VALUES:
             values.append(value)
+        elif values is not None:
+            core.unseen("%s holds more than %d plain values: not all were recorded" % (name.partition("[")[0], VALUES))
     elif isinstance(value, dict):
         for key in list(dict.keys(value)):
             walk(dict.__getitem__(value, key), "%s[%s]" % (name, _key(key)), found, values, depth + 1)
@@ -359,6 +379,15 @@ def walk(value, name, found, values=None, depth=0):
                 return
             for key in list(inside):
                 walk(inside[key], "%s.%s" % (name, key), found, values, depth + 1)
+
+
+def _holds_tensor(value, levels=8):
+    """Whether there is a tensor in a container that is too deep, as far as a short look tells."""
+    if isinstance(value, _torch.Tensor) or levels == 0:
+        return levels > 0
+    if type(value) is dict:
+        value = list(dict.values(value))
+    return type(value) in (list, tuple) and any(_holds_tensor(inner, levels - 1) for inner in value[:8])
 
 
 def _key(key):

@@ -23,7 +23,10 @@ class Many(torch.nn.Module):
         both = torch.complex(x, x)
         return {"plain": x * 2, "list": [x.to_sparse(), x.bfloat16(), both.conj(), x.half().t()[::2]],
                 "meta": torch.empty(2, 2, device="meta"), "f8": x.to(torch.float8_e4m3fn), "negative": both.conj().imag,
-                "none": None, "empty": torch.empty(0, 3), "expanded": x[:1].expand(5, 3), "mkldnn": x.to_mkldnn()}
+                "none": None, "empty": torch.empty(0, 3), "expanded": x[:1].expand(5, 3), "mkldnn": x.to_mkldnn(),
+                "nested": torch.nested.nested_tensor([x, x[:2]]), "quantized": torch.quantize_per_tensor(x, 0.5, 3, torch.qint8),
+                "channels": torch.quantize_per_channel(x, torch.tensor([0.5, 1.0, 2.0]), torch.zeros(3, dtype=torch.long), 1, torch.qint8),
+                "csr": x.to_sparse_csr(), "csc": x.to_sparse_csc()}
 
 
 class Wrapper(torch.nn.Module):

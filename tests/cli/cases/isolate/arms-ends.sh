@@ -1,6 +1,6 @@
 # What ends without a cause, and what cannot work and is said before the first run.
 job="$TRAINER --ordered --quiet --steps 5"
-ends() { echo "== $1"; shift; twinrun isolate -q "$@" >said; echo "exit $?"; grep -E '^(outcome|evidence|bound|note|next)' said | sed 's/[0-9.]* s$/T s/'; }
+ends() { echo "== $1"; shift; twinrun isolate -q "$@" >said; echo "exit $?"; grep -E '^(outcome|evidence|bound|note|next)' said | sed -E 's#(isolated.*), [0-9]+ runs,#\1, N runs,#; s/[0-9.]* s$/T s/'; }
 ends "agree" --a "A=1 $job" --b "A=2 $job"
 ends "A does not repeat itself" --a "$job --seed \$(od -An -N4 -tu4 /dev/urandom)" --b "$job --seed 1"
 ends "held still it does" --pin entropy --a "$job --seed \$(od -An -N4 -tu4 /dev/urandom)" --b "X=1 $job --seed \$(od -An -N4 -tu4 /dev/urandom)"

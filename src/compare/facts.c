@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What explains a divergence in one line, because it is a fact of the runs and no guess: the parameters reached an optimizer
+ * in another order; weights lie in memory that several processes train at once; numbers were drawn before any seed was set.
+ * The agents note them (python/twinrun/_agent/facts.py, optim.py); here they are laid beside what differs.
+ */
+#include "internal.h"
+
+#include <string.h>
+
+#define SHOWN 200 /* bytes of a list of names */
+
+/* ---- the order of parameters */
+
+static const char *note_of(struct twin_trace *t, const char *wanted)
+{
+    const char *key, *value;
+    for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
+        if (strcmp(key, wanted) == 0)
+            return value;
+    return NULL;
+}
+
+/* The first record of an order that is another one in the other run; false: there is none in this step. */
+static bool find_order(const struct tw_view *a, const struct tw_view *b, struct tw_diff *out)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const struct tw_rec *x = &a->rec[i];
+        for (size_t j = 0; x->kind == TWIN_KIND_ORDER && j < b->count; j++) {
+            const struct tw_rec *y = &b->rec[j];
+            if (y->token != x->token || y->occurrence != x->occurrence || y->content == x->content)
+                continue;
+            *out = (struct tw_diff){.type = TWIN_FINDING_VALUE, .a = i, .b = j, .at = 2 * (i + 1)};
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_first(struct tw_cmp *c, struct tw_pair_result *r, struct twin_finding *f)
+{
+    for (size_t i = 0; i < r->origins.n; i++) /* they follow from it */
+        r->origins.f[i].role = TWIN_CARRIER;
+    size_t before = r->origins.n;
+    tw_findings_take(c, &r->origins, f);
+    if (r->origins.n == before)
+        return;
+    struct twin_finding last = r->origins.f[before];
+    memmove(r->origins.f + 1, r->origins.f, before * sizeof last);
+    r->origins.f[0] = last;
+    r->step = last.step_a;
+}
+
+static void say_orders(struct tw_cmp *c, const struct tw_scan *s, bool differs)
+{
+    const char *a = note_of(s->pair->a->trace, "order"), *b = note_of(s->pair->b->trace, "order");
+    if (!differs)
+        tw_cmp_note(c, "the parameters reach the optimizer in another order; nothing that was computed from them differs");
+    else if (a && b)
+        tw_cmp_note(c, "the parameters reach the optimizer in another order: %.*s in %s, %.*s in %s", SHOWN, a, c->label_a, SHOWN, b,
+                    c->label_b);
+}
+
+void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw_pair_result *r, struct twin_error *err)
+{
+    struct tw_view a = {0}, b = {0};
+    struct tw_diff d;
+    uint32_t step = s->reordered_at;
+    bool follows = s->found && step <= s->step && s->cls >= tw_cause_class(TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT);
+    if (!s->reordered || c->quick)
+        return;
+    say_orders(c, s, r->differs);
+    if (!follows)
+        return; /* what differs first comes before any optimizer */
+    int rc = tw_view_load(c, s->pair->a, step, step, &a, err);
+    if (rc == 0)
+        rc = tw_view_load(c, s->pair->b, (uint32_t)(step + s->shift), (uint32_t)(step + s->shift), &b, err);
+    if (rc == 0 && find_order(&a, &b, &d)) {
+        struct twin_finding *f = tw_finding_from(c, &d, &a, &b);
+        if (f) {
+            f->role = TWIN_ORIGIN;
+            f->elements = 0; /* of a text: they say nothing */
+            tw_finding_set(c, &f->layer, tw_cmp_copy(c, "optimizer"));
+        }
+        put_first(c, r, f);
+    }
+    tw_view_free(&a);
+    tw_view_free(&b);
+}
+
+/* ---- weights that processes share */
+
+/* Does the list of places behind " in " have one that `other` has, too? */
+static bool same_place(const char *value, const char *other)
+{
+    const char *at = strstr(value, " in ");
+    for (at = at ? at + 4 : ""; *at; at += *at == ' ') {
+        size_t n = strcspn(at, " ");
+        for (const char *found = strstr(other, " in "); n > 1 && found && *found; found += 1 + strcspn(found + 1, " "))
+            if (strncmp(found + 1, at, n) == 0 && (found[1 + n] == ' ' || found[1 + n] == '\0'))
+                return true;
+        at += n;
+    }
+    return false;
+}
+
+static size_t sharing(const struct tw_side *side)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < side->count; i++) {
+        const char *mine = side->proc[i].info->steps ? note_of(side->proc[i].trace, "weights.shared") : NULL;
+        size_t n = mine != NULL;
+        for (size_t k = 0; mine && k < side->count; k++) {
+            const char *other = k != i && side->proc[k].info->steps ? note_of(side->proc[k].trace, "weights.shared") : NULL;
+            n += other && same_place(mine, other);
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n)
+{
+    size_t processes = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < n; i++) {
+        size_t here = sharing(&sides[i]);
+        processes = here > processes ? here : processes;
+        for (size_t k = 0; k < sides[i].count && !first; k++)
+            first = note_of(sides[i].proc[k].trace, "unseeded");
+    }
+    if (processes > 1)
+        tw_cmp_note(c, "the weights lie in memory that %zu processes share and train at once: a data race, which no seed holds still", processes);
+    if (first)
+        tw_cmp_note(c, "torch was drawn from before any seed was set (%s): torch.manual_seed at the start would hold that still", first);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Do natural runs still part? A divergence that has stopped by itself (a cold cache, a neighbour on the machine) stops under any pin,
+ * so no cause is named unless a natural run parts after the last pinned one. The same sequence of natural comparisons tells whether
+ * divergences come in clusters, which makes each comparison say less.
+ */
+#include "search.h"
+
+#include <math.h>
+
+/* How improbable a row of clean natural runs has to be before the divergence counts as gone. */
+#define GONE .002
+
+int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_error *err)
+{
+    struct tw_trace *grown = tw_reallocarray(s->trace, s->trace_length + 1, sizeof *grown);
+    if (!grown)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu natural comparisons", s->trace_length + 1);
+    s->trace = grown;
+    s->trace[s->trace_length++] = (struct tw_trace){class, number};
+    return 0;
+}
+
+/* The usual class of natural runs; of two arms that of A. */
+static size_t usual(const struct tw_search *s)
+{
+    const struct tw_arm *natural = &s->arm[0];
+    size_t most = 0;
+    for (size_t i = 1; i < natural->classes && !s->plan->arms; i++)
+        if (natural->class[i].runs > natural->class[most].runs)
+            most = i;
+    return most;
+}
+
+static bool trace_parted(const struct tw_search *s, size_t i)
+{
+    return s->trace[i].class != (int)usual(s);
+}
+
+uint64_t tw_clean_tail(const struct tw_search *s)
+{
+    uint64_t tail = 0;
+    while (tail < s->trace_length && !trace_parted(s, s->trace_length - 1 - tail))
+        tail++;
+    return tail;
+}
+
+uint32_t tw_last_parted(const struct tw_search *s)
+{
+    uint64_t tail = tw_clean_tail(s);
+    return tail < s->trace_length ? s->trace[s->trace_length - 1 - tail].number : 0;
+}
+
+/* Chance of so long a clean tail, had the divergence gone on as it was seen before it; the rate is averaged over what is credible
+ * (a uniform prior), so that three divergences in a row are not taken for a rate of 1. */
+static double chance_of_tail(const struct tw_search *s)
+{
+    uint64_t tail = tw_clean_tail(s);
+    double parted = 1, clean = 1, chance = 1;
+    for (size_t i = 0; i + tail < s->trace_length; i++) {
+        if (trace_parted(s, i))
+            parted++;
+        else
+            clean++;
+    }
+    for (uint64_t i = 0; i < tail; i++)
+        chance *= (clean + (double)i) / (clean + parted + (double)i);
+    return chance;
+}
+
+bool tw_gone(const struct tw_search *s)
+{
+    uint64_t tail = tw_clean_tail(s);
+    if (tail == 0 || tail == s->trace_length)
+        return false;
+    return chance_of_tail(s) < GONE;
+}
+
+int tw_still_parts(struct tw_search *s, struct twin_error *err)
+{
+    while (tw_last_parted(s) < s->report->runs) { /* until the last run of all is a natural one that parted */
+        int rc = tw_arm_compare(s, &s->arm[0], 1, err);
+        if (rc)
+            return rc;
+        if (tw_gone(s))
+            return TW_GONE;
+    }
+    return 0;
+}
+
+/* ---- correlation */
+
+static double autocorrelation(const struct tw_search *s, double mean)
+{
+    double products = 0, squares = 0;
+    for (size_t i = 0; i < s->trace_length; i++) {
+        double here = trace_parted(s, i) - mean;
+        squares += here * here;
+        if (i > 0)
+            products += here * (trace_parted(s, i - 1) - mean);
+    }
+    return products / squares;
+}
+
+struct twin_search_correlation tw_correlation(const struct tw_search *s)
+{
+    struct twin_search_correlation c = {.comparisons = s->trace_length, .p = 1, .effective = 1};
+    uint64_t parted = 0, runs = s->trace_length > 0;
+    for (size_t i = 0; i < s->trace_length; i++) {
+        parted += trace_parted(s, i);
+        runs += i > 0 && trace_parted(s, i) != trace_parted(s, i - 1);
+    }
+    if (parted == 0 || parted == s->trace_length)
+        return c;
+    c.p = twin_stats_few_runs(parted, s->trace_length - parted, runs);
+    double rho = autocorrelation(s, (double)parted / (double)s->trace_length);
+    if (c.p <= .05 && rho > 0) {
+        c.rho = fmin(rho, .95);
+        c.effective = (1 - c.rho) / (1 + c.rho);
+    }
+    return c;
+}
+
+double tw_rate_bound(const struct tw_search *s, uint64_t parted, uint64_t compared)
+{
+    double effective = tw_correlation(s).effective;
+    double k = effective * (double)parted, n = effective * (double)compared;
+    if (parted >= compared)
+        return 1;
+    return twin_stats_beta_inv(.95, k + 1, n - k);
+}
