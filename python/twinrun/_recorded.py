@@ -325,8 +325,9 @@ class Rules:
             return True
         if "order-of-parameters" in self.words and kind == ORDER and d.type == "value":
             return True
-        if "parts-in-turns" in self.words and d.type in ("only-a", "only-b") and part_elsewhere(d, x, y, step_a, step_b):
-            return True
+        if "parts-in-turns" in self.words and d.type in ("only-a", "only-b"):
+            if part_elsewhere(d, x, y, step_a, step_b):
+                return True
         if "only-weights" in self.words and (phase, kind) != (OPTIMIZER, WEIGHT):
             return True
         if "insertions" in self.words:
