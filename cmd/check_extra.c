@@ -30,10 +30,11 @@ void tw_check_zoom(struct tw_check *c)
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"),
                                b = tw_check_launch_options(c, c->arms, "zoom-b");
-    struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet};
+    struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet,
+                        .run_s = c->runs[0]->wall_s};
     if (tw_zoom_run(c->v, &z, &err) != 0)
         tw_trouble(&err, "check: the zoom failed, the verdict stands without it");
-    c->zoomed = true;
+    c->zoomed = !z.cut;
     c->interrupted |= z.interrupted;
     tw_zoom_free(&z);
 }

@@ -66,8 +66,10 @@ static void text_row(const struct listing *l, const struct twin_trace_record *r,
         printf("  #%u", r->occurrence);
     if ((r->flags & TWIN_REC_STATS) && r->stats.count) {
         uint64_t bad = r->stats.nan + r->stats.pos_inf + r->stats.neg_inf, finite = r->stats.count - bad;
-        printf("  mean %.6g  min %.6g  max %.6g", finite ? r->stats.sum / (double)finite : NAN, r->stats.min,
-               r->stats.max);
+        if (r->stats.count == 1 && finite == 1)
+            printf("  value %.9g", r->stats.sum);
+        else
+            printf("  mean %.6g  min %.6g  max %.6g", finite ? r->stats.sum / (double)finite : NAN, r->stats.min, r->stats.max);
         if (bad)
             printf("  NaN %llu  Inf %llu", (unsigned long long)r->stats.nan,
                    (unsigned long long)(r->stats.pos_inf + r->stats.neg_inf));

@@ -15,7 +15,8 @@
 #include <twin/provenance.h>
 #include <twin/trace.h>
 
-enum { ATTEMPTS = 3 };
+enum { ATTEMPTS = 3, RERUNS = 4 };
+enum { LIMIT_RUNS = 5, LIMIT_AT_LEAST_S = 60 }; /* what a zoom may take that nobody asked for by name */
 #define KEEP_BYTES "67108864" /* of values per process: enough for one operation of a large model, small for a disk */
 
 static bool uses_torch(const struct twin_run *r)
@@ -53,7 +54,8 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
 {
     const struct twin_finding *f = v->first;
     *why = NULL;
-    if (!f || f->type > TWIN_FINDING_ORDER || !is_computed(f->phase))
+    bool set = f && (f->kind == TWIN_KIND_HYPER || f->kind == TWIN_KIND_STATE); /* by the job's own lines: no operation makes it */
+    if (!f || f->type > TWIN_FINDING_ORDER || !is_computed(f->phase) || set)
         return false;
     if (!uses_torch(a)) {
         *why = "single operations are seen in PyTorch jobs only";
@@ -86,10 +88,23 @@ static int remember(struct tw_zoom *z, const char *dir)
     return 0;
 }
 
+static bool time_is_up(const struct tw_zoom *z)
+{
+    return z->limit_ns && tw_monotonic_ns() > z->limit_ns;
+}
+
+/* Of the two ends that a rerun may be given, the nearer one. */
+static uint64_t end_of(const struct tw_zoom *z)
+{
+    if (!z->limit_ns || (z->deadline_ns && z->deadline_ns < z->limit_ns))
+        return z->deadline_ns;
+    return z->limit_ns;
+}
+
 static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step, const char *op,
                   const char *title, struct twin_run **out, struct twin_error *err)
 {
-    struct tw_watch watch = {.title = title, .deadline_ns = z->deadline_ns};
+    struct tw_watch watch = {.title = title, .deadline_ns = end_of(z)};
     struct twin_launch_options o = *base;
     size_t own = 0;
     while (base->env && base->env[own])
@@ -120,7 +135,8 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     tw_free(env);
     if (rc != 0)
         return rc;
-    z->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED || watch.stopped_time;
+    z->cut |= watch.stopped_time && time_is_up(z);
+    z->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED || (watch.stopped_time && !z->cut);
     if (!z->quiet)
         tw_run_line(title, *out, (*out)->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(*out, text));
     return remember(z, (*out)->dir);
@@ -158,16 +174,39 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
     char title[48];
     snprintf(title, sizeof title, "%s a", what);
     int rc = launch(z, z->base_a, step[0], op[0], title, &p.a, err);
-    for (int i = 0; rc == 0 && i < ATTEMPTS && !p.parted && !z->interrupted; i++) {
+    for (int i = 0; rc == 0 && i < ATTEMPTS && !p.parted && !z->interrupted && !z->cut; i++) {
         twin_run_free(p.b);
         p.b = NULL;
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
         rc = launch(z, z->base_b, step[1], op[1], title, &p.b, err);
-        p.parted = rc == 0 && !z->interrupted && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
+        p.parted = rc == 0 && !z->interrupted && !z->cut && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
         z->interrupted |= tw_interrupted();
+        z->cut |= !p.parted && time_is_up(z);
     }
     *out = p;
     return rc;
+}
+
+/* Says what it will take before it begins, and keeps it in bounds. */
+static void announce(const struct twin_verdict *v, struct tw_zoom *z)
+{
+    char once[24], limit[24];
+    double bound = LIMIT_RUNS * z->run_s > LIMIT_AT_LEAST_S ? LIMIT_RUNS * z->run_s : LIMIT_AT_LEAST_S;
+    if (z->run_s <= 0)
+        return;
+    z->limit_ns = tw_monotonic_ns() + (uint64_t)(bound * 1e9);
+    if (!z->quiet)
+        tw_say("zoom: %d reruns or more, each to step %u and at operation level (a run took %s): at most %s; --no-zoom leaves it out", RERUNS,
+               v->first->step_a, tw_human_seconds(z->run_s, once), tw_human_seconds(bound, limit));
+}
+
+static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
+{
+    char once[24];
+    tw_verdict_note(v,
+                    "zoom: cut short at its limit of %d runs' time (a run took %s) or a minute%s; twinrun zoom on the two runs "
+                    "has no limit",
+                    LIMIT_RUNS, tw_human_seconds(z->run_s, once), z->parted ? ", without replays of what it names" : ", before it named an operation");
 }
 
 /*
@@ -179,8 +218,9 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
 {
     struct pair first = {NULL, NULL, false}, second = {NULL, NULL, false};
     char *op[2] = {NULL, NULL};
+    announce(v, z);
     int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
-    if (rc == 0 && !first.parted && !z->interrupted)
+    if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
         tw_verdict_note(v,
                         "zoom: %d reruns of step %u at operation level did not part: it is rare, or watching every "
                         "operation hides it",
@@ -188,13 +228,15 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     if (rc == 0 && first.parted)
         rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
     z->interrupted |= tw_interrupted();
-    if (rc == 0 && op[0] && !z->interrupted)
+    if (rc == 0 && op[0] && !z->interrupted && !z->cut)
         rc = make_pair(v, z, (const char *const *)op, "replay", &second, err);
     if (rc == 0 && first.parted)
         rc = twin_compare_zoom(v, second.parted ? second.a : first.a, second.parted ? second.b : first.b, err);
     if (rc == 0 && first.parted && second.b && !second.parted)
         rc = twin_compare_replays(v, second.a, second.b, err);
     z->parted = first.parted;
+    if (z->cut)
+        note_cut(v, z);
     forget(&first);
     forget(&second);
     tw_free(op[0]);

@@ -57,6 +57,10 @@ struct twin_finding {
     char *site;                /* lines joined by '\n', innermost first; "" when unknown */
     uint32_t occurrence;
     char *text;                /* for outcome, output, file: one line that says it */
+    char *zoom[2];             /* folders, beside those of the runs, of the zoom pair that shows it; NULL: the runs themselves do */
+    char *record, *record_scope; /* of a zoom pair's operation whose output goes by another name: the record's own; NULL: name, scope */
+    enum twin_kind record_kind; /* with record */
+    char *between[2];          /* role unknown: what was last seen whole and equal, and what is known to differ; NULL: not known */
     /* numeric detail; NaN / 0 when not known */
     double rel_l2;             /* relative L2 distance: sketch estimate, or exact when values were kept */
     bool rel_l2_exact;

@@ -4,6 +4,7 @@
 docs/format/verdict.md lists the kinds and their fields.
 """
 
+import os
 from collections import Counter
 
 from . import _lines
@@ -14,6 +15,7 @@ from ._recorded import (
     WEIGHT,
     Rules,
     Refuted,
+    Run,
     by_window,
     differences,
     equal_step,
@@ -38,9 +40,21 @@ class Claims:
 
     def __init__(self, claims, runs, verdict):
         self.claims, self.runs, self.verdict = claims, runs, verdict
+        self.zoomed = {}
 
     def run(self, claim, side):
-        return self.runs[number(claim, "runs", side, least=1, most=len(self.runs)) - 1]
+        run = self.runs[number(claim, "runs", side, least=1, most=len(self.runs)) - 1]
+        return self.beside(run, items(claim, "zoom")[side]) if "zoom" in claim else run
+
+    def beside(self, run, name):
+        """A run of a zoom pair: its folder stands beside those of the runs."""
+        plain = isinstance(name, str) and name and os.path.basename(name) == name and name[0] != "."
+        need(plain and "\0" not in name, "no folder name")
+        folder = os.path.join(os.path.dirname(run.folder), name)
+        need(os.path.isdir(folder), "the zoom pair is not here: %s", name)
+        if name not in self.zoomed:
+            self.zoomed[name] = Run(folder)
+        return self.zoomed[name]
 
     def pair(self, claim):
         names = items(claim, "traces")
@@ -258,6 +272,7 @@ class Claims:
             if (
                 s.get("claim") in ("same-range", "equal")
                 and s.get("runs") == claim["runs"]
+                and s.get("zoom") == claim.get("zoom")
                 and name in s.get("traces", [])
             ):
                 return self.run(claim, side).steps(s["traces"][side])

@@ -126,6 +126,14 @@ static bool linked_to_difference(const struct tw_view *v, const struct tw_rec *r
     return false;
 }
 
+bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const struct tw_rec *r)
+{
+    enum category cause = category(earlier->phase, earlier->kind), made = category(r->phase, r->kind);
+    if (cause == CAT_RNG && made == CAT_RNG)
+        return strcmp(tw_rec_name(v, earlier), tw_rec_name(v, r)) == 0;
+    return !(not_a_cause[made] & BIT(cause));
+}
+
 /* An earlier difference in a generator: another generator does not matter to this one. */
 static bool same_generator_before(const struct tw_stepdiff *d, size_t index, const struct tw_view *a, const struct tw_view *b)
 {

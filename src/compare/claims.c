@@ -147,9 +147,12 @@ void tw_claim_noise(struct tw_cmp *c, const char *stream, size_t (*pairs)[2], si
 
 static json_t *process_of(const struct tw_cmp *c, const struct tw_pair *p)
 {
-    return json_pack("{s:[o,o],s:i,s:o,s:[o,o]}", "runs", count(c->run_a + 1), count(c->run_b + 1),
+    json_t *claim = json_pack("{s:[o,o],s:i,s:o,s:[o,o]}", "runs", count(c->run_a + 1), count(c->run_b + 1),
                      "rank", (int)p->a->rank, "process", text(tw_proc_role(p->a)), "traces",
                      text(below_run(p->a)), text(below_run(p->b)));
+    if (c->zoom[0] && c->zoom[1])
+        put(&claim, "zoom", json_pack("[o,o]", text(c->zoom[0]), text(c->zoom[1])));
+    return claim;
 }
 
 /* The rules by which records may be left out of "equal"; the second reader knows each by its name.
@@ -213,6 +216,27 @@ static void equal_in_step(struct tw_cmp *c, const struct tw_scan *s)
     put(&claim, "equal", list);
     put(&claim, "rules", rules_of(c, s));
     add(c, "equal", claim);
+}
+
+void tw_claims_equal(struct tw_cmp *c, const struct tw_scan *s)
+{
+    equal_in_step(c, s);
+}
+
+void tw_claims_append(struct tw_cmp *c)
+{
+    struct twin_verdict *v = c->v;
+    size_t n = v->claim_count + c->claims.n;
+    struct twin_claim *grown = c->claims.n ? tw_reallocarray(v->claims, n, sizeof *grown) : NULL;
+    if (grown) {
+        memcpy(grown + v->claim_count, c->claims.claim, c->claims.n * sizeof *grown);
+        v->claims = grown;
+        v->claim_count = n;
+        c->claims.n = 0;
+    }
+    c->oom |= c->claims.n > 0;
+    tw_claims_free(c->claims.claim, c->claims.n);
+    c->claims = (struct tw_claims){0};
 }
 
 static void without_counterpart(struct tw_cmp *c, const struct tw_side *side)
@@ -304,16 +328,18 @@ static json_t *from_finding(const struct twin_finding *f, bool first, bool benig
                               "first", first, "type", type_name(f->type), "at",
                               against ? json_null() : evidence(f, &f->at_a), evidence(f, &f->at_b));
     put(&claim, "text", text(f->text));
-    put(&claim, "name", text(f->name));
+    put(&claim, "name", text(f->record ? f->record : f->name));
     if (!is_record(f))
         return claim;
+    if (f->zoom[0] && f->zoom[1])
+        put(&claim, "zoom", json_pack("[o,o]", text(f->zoom[0]), text(f->zoom[1])));
     put(&claim, "role", json_string(roles[f->role]));
     put(&claim, "rank", json_integer(f->rank));
     put(&claim, "process", text(f->process));
     put(&claim, "step", json_pack("[o,o]", count(f->step_a), count(f->step_b)));
-    put(&claim, "phase", json_string(twin_phase_name(f->phase)));
-    put(&claim, "kind", json_string(twin_kind_name(f->kind)));
-    put(&claim, "scope", text(f->scope));
+    put(&claim, "phase", json_string(twin_phase_name(f->record ? TWIN_PHASE_KERNEL : f->phase)));
+    put(&claim, "kind", json_string(twin_kind_name(f->record ? f->record_kind : f->kind)));
+    put(&claim, "scope", text(f->record_scope ? f->record_scope : f->scope));
     json_t *inputs = json_array();
     for (size_t i = 0; i < f->input_count; i++)
         append(&inputs,

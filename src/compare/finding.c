@@ -42,6 +42,12 @@ void tw_finding_clear(struct twin_finding *f)
     tw_free(f->op);
     tw_free(f->site);
     tw_free(f->text);
+    for (int i = 0; i < 2; i++) {
+        tw_free(f->between[i]);
+        tw_free(f->zoom[i]);
+    }
+    tw_free(f->record);
+    tw_free(f->record_scope);
 }
 
 void tw_finding_free(struct twin_finding *f)
@@ -49,6 +55,12 @@ void tw_finding_free(struct twin_finding *f)
     if (f)
         tw_finding_clear(f);
     tw_free(f);
+}
+
+static void set_copy(struct tw_cmp *c, char **field, const char *s)
+{
+    if (s)
+        tw_finding_set(c, field, tw_cmp_copy(c, s));
 }
 
 struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding *f)
@@ -65,6 +77,7 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
     copy->op = blank.op;
     copy->site = blank.site;
     copy->text = blank.text;
+    copy->between[0] = copy->between[1] = copy->zoom[0] = copy->zoom[1] = copy->record = copy->record_scope = NULL;
     tw_finding_set(c, &copy->process, tw_cmp_copy(c, f->process));
     tw_finding_set(c, &copy->layer, tw_cmp_copy(c, f->layer));
     tw_finding_set(c, &copy->name, tw_cmp_copy(c, f->name));
@@ -72,7 +85,20 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
     tw_finding_set(c, &copy->op, tw_cmp_copy(c, f->op));
     tw_finding_set(c, &copy->site, tw_cmp_copy(c, f->site));
     tw_finding_set(c, &copy->text, tw_cmp_copy(c, f->text));
+    for (int i = 0; i < 2; i++) {
+        set_copy(c, &copy->between[i], f->between[i]);
+        set_copy(c, &copy->zoom[i], f->zoom[i]);
+    }
+    set_copy(c, &copy->record, f->record);
+    set_copy(c, &copy->record_scope, f->record_scope);
     return copy;
+}
+
+void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, char *to)
+{
+    f->role = TWIN_ROLE_UNKNOWN;
+    tw_finding_set(c, &f->between[0], from);
+    tw_finding_set(c, &f->between[1], to);
 }
 
 static uint64_t elements_of(const struct tw_view *v, const struct tw_rec *r)
@@ -268,6 +294,8 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, 
     tw_finding_set(c, &f->site, tw_cmp_copy(c, tw_rec_site(v, r)));
     if (r->phase == TWIN_PHASE_KERNEL && tw_starts(f->scope, "backward")) /* the agent says so: an operation has no phase of its own */
         tw_finding_set(c, &f->layer, tw_cmp_copy(c, "backward"));
+    if (r->phase == TWIN_PHASE_KERNEL && strcmp(f->scope, "optimizer") == 0)
+        tw_finding_set(c, &f->layer, tw_cmp_copy(c, "optimizer"));
     if (d->type == TWIN_FINDING_ORDER && r->phase != TWIN_PHASE_DATA)
         tw_finding_set(c, &f->layer, tw_cmp_copy(c, "schedule"));
     if (d->a != TW_NONE) {

@@ -35,6 +35,7 @@ struct tw_cmp {
     char label_a[24], label_b[24];  /* "run 1", "run 3": the two runs at hand */
     size_t run_a, run_b;            /* the same as numbers from 0 */
     struct tw_claims claims;
+    const char *zoom[2];            /* while a zoom pair is judged: the names of its folders */
 };
 
 /* ---- compare.c: a verdict before anything is known; the lists of c go to c->v */
@@ -117,6 +118,7 @@ struct tw_rec {
     struct twin_digest digest;
     uint32_t step, seq, occurrence, series, layout, flags, thread;
     uint8_t phase, kind;
+    uint64_t whole;               /* with TWIN_REC_PART: elements of the tensor */
     struct twin_stats stats;
     size_t sketch;                /* index in the view's sketches + 1; 0 = none */
     size_t link, link_count;      /* in the view's links */
@@ -202,6 +204,21 @@ int tw_cause_class(uint8_t phase, uint8_t kind);
 size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 const char *tw_layer(enum twin_phase phase, enum twin_kind kind);
 
+/* Can an earlier record of the same step be something that this one was made from? Without links, a guess on the safe side. */
+bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const struct tw_rec *r);
+
+/* ---- origin.c: what may be called an origin */
+/* Does the record cover fewer elements than the tensor has, or none? */
+bool tw_rec_in_part(const struct tw_view *v, const struct tw_rec *r);
+bool tw_rec_hidden(const struct tw_view *v, const struct tw_rec *r); /* and no record of the view shows the whole tensor */
+/* Were the weights that a step left recorded, other than in samples? */
+bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step);
+/* "gradient table of step 3", "aten::addmm of step 3" */
+char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r);
+/* f was made of x and is called an origin: is everything that it is made from known to be equal? Else its role becomes unknown. */
+int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
+                    struct twin_error *err);
+
 /* ---- finding.c */
 struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type, enum twin_phase phase, enum twin_kind kind);
 struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b);
@@ -209,6 +226,8 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
 void tw_finding_clear(struct twin_finding *f);
 void tw_finding_free(struct twin_finding *f);
 void tw_finding_set(struct tw_cmp *c, char **field, char *owned); /* replaces a string of a finding */
+/* Its role is not known: what made it lies between these two. Takes both texts. */
+void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, char *to);
 /* Relative L2 distance of two records: exact for single elements, else estimated from sketches; NaN when neither. */
 double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b,
                        double *absolute, bool *exact);
@@ -268,6 +287,9 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
  * do not count. Sets out->found. 0 or an error. */
 int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
                   void *user, struct tw_scan *out, struct twin_error *err);
+/* What was equal in a step before one of its differences: a sentence part, and how many records that were. */
+void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
+                     int64_t shift, char **text, uint64_t *records);
 void tw_scan_free(struct tw_scan *s);
 /* Differences of one step after --ignore and the idle-generator rule; views and diff are the caller's to free. */
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
@@ -365,6 +387,8 @@ void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw
 void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n);
 
 /* ---- whole.c: large tensors that are recorded in parts, in turns */
+/* A part (TWIN_REC_PART) whose tensor the view's parts do not cover whole. */
+bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r);
 /* The other view has parts of the same tensor, but not this one: what it holds there is unknown. */
 bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const struct tw_view *other);
 /* How much of the weights, or of the optimizer's state, a step's records hold, of 1. */
@@ -408,6 +432,8 @@ void tw_evidence_line(struct twin_evidence *e, const char *file, size_t line);
 void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const struct tw_rec *r);
 /* The same of a record that a link names; without a digest when its step is not loaded. */
 void tw_evidence_link(struct twin_evidence *e, const struct tw_view *v, uint64_t link);
+void tw_claims_equal(struct tw_cmp *c, const struct tw_scan *s); /* what a scan lists as equal */
+void tw_claims_append(struct tw_cmp *c);                         /* moves c->claims behind those that c->v has already */
 void tw_claims_free(struct twin_claim *claim, size_t n);
 
 /* ---- tolerance.c */

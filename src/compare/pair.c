@@ -99,6 +99,12 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
         tw_cmp_note(c, "local gradients of step %u were equal on every rank: they parted in the reduction", best->step);
     } else if (!seen) {
         tw_cmp_note(c, "local gradients were not recorded, so whether they or the reduction parted is not known");
+        for (size_t i = 0; i < best->origins.n; i++) {
+            struct twin_finding *g = &best->origins.f[i];
+            if (g->role == TWIN_ORIGIN)
+                tw_finding_between(c, g, tw_cmp_text(c, "the backward pass of step %u", best->step),
+                                   tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(g->kind), g->name, best->step));
+        }
     }
 }
 

@@ -56,7 +56,11 @@ static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label
 /* What is known to be equal when nothing of the step itself is: everything before it. */
 static char *steps_before(struct tw_cmp *c, uint32_t step)
 {
-    return step == 0 ? tw_cmp_copy(c, "") : step == 1 ? tw_cmp_copy(c, "all of step 0") : tw_cmp_text(c, "all of steps 0 to %u", step - 1);
+    if (step == 0)
+        return tw_cmp_copy(c, "");
+    if (step == 1)
+        return tw_cmp_copy(c, "all that was recorded of step 0");
+    return tw_cmp_text(c, "all that was recorded of steps 0 to %u", step - 1);
 }
 
 static void say_equal(struct tw_scan *out, const char *label, uint64_t records, bool others)
@@ -85,6 +89,11 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         const struct tw_rec *x = &a->rec[i];
         if (d->to_b[i] == TW_NONE || b->rec[d->to_b[i]].content != x->content)
             continue;
+        if (!(x->flags & TWIN_REC_PART) && tw_rec_hidden(a, x)) { /* not read, or a sample: not all of its kind are equal */
+            if (label_of(x) < LABELS)
+                differs[label_of(x)] = true;
+            continue;
+        }
         bool sibling = x->phase == r->phase && x->kind == r->kind && plural(r->phase, r->kind);
         siblings += sibling;
         bool first_of_all = x->phase == TWIN_PHASE_INIT && r->phase != TWIN_PHASE_INIT; /* a model is announced when it is called */
@@ -98,9 +107,9 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
     }
     struct twin_step_hash h;
     uint32_t step = out->step;
-    if (step > 0 && twin_trace_step_hash(a->proc->trace, step - 1, &h, NULL) == 0 &&
-        (h.phase[TWIN_PHASE_OPTIMIZER].lo | h.phase[TWIN_PHASE_OPTIMIZER].hi))
-        seen[4] = true; /* the weights that entered this step are those that left the one before */
+    bool handed_on = !seen[4] && step > 0 && twin_trace_step_hash(a->proc->trace, step - 1, &h, NULL) == 0 &&
+                     (h.phase[TWIN_PHASE_OPTIMIZER].lo | h.phase[TWIN_PHASE_OPTIMIZER].hi) && tw_left_whole(c, a->proc, step - 1);
+    seen[4] |= handed_on; /* what was written to them since is not seen here */
     size_t count = 0, done = 0;
     for (size_t i = 0; i < LABELS; i++)
         count += seen[i] && !differs[i];
@@ -121,6 +130,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             tw_buf_puts(&text, labels[i].text);
         if (!last)
             say_share(&text, a->proc, &labels[i], step);
+        if (i == 4 && handed_on)
+            tw_buf_printf(&text, " (as step %u left them)", step - 1);
         done++;
     }
     if (out->equal_records > 0 && done) {
@@ -132,6 +143,19 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         tw_free(before);
     }
     tw_buf_free(&text);
+}
+
+void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
+                     int64_t shift, char **text, uint64_t *records)
+{
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(first, a, b, &v);
+    struct tw_scan s = {.pair = pair, .shift = shift, .step = (uint32_t)(r->step - (v == b ? shift : 0))};
+    say_equal_before(c, a, b, d, first, &s);
+    *records = s.equal_records;
+    tw_claims_equal(c, &s);
+    if (s.equal_before)
+        tw_finding_set(c, text, s.equal_before);
 }
 
 /* ---- from a diff to findings */
@@ -146,10 +170,12 @@ static void note_local_gradients(const struct tw_view *a, const struct tw_view *
     }
 }
 
-static void take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *d, struct tw_scan *out)
+static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *d, struct tw_scan *out,
+                         struct twin_error *err)
 {
     size_t first = tw_causes_first(d, a, b), others = 0;
     const struct tw_view *v;
+    int rc = 0;
     const struct tw_rec *r = tw_diff_rec(&d->d[first], a, b, &v);
     out->found = true;
     out->cls = tw_cause_class(r->phase, r->kind);
@@ -161,14 +187,15 @@ static void take_frontier(struct tw_cmp *c, const struct tw_view *a, const struc
         if (i > 0 && (i - 1 == first || x->carrier || !tw_diff_significant(x) || ++others >= TW_MAX_FRONTIER))
             continue;
         struct twin_finding *f = tw_finding_from(c, x, a, b);
-        if (f && a->dropped + b->dropped) /* what it was made from may be among the records without details */
-            f->role = TWIN_ROLE_UNKNOWN;
+        if (f && rc == 0)
+            rc = tw_origin_judge(c, a, b, x, f, err);
         if (f && x->a == TW_NONE)
             f->step_a = f->step_b - (uint32_t)out->shift;
         if (f && x->b == TW_NONE)
             f->step_b = f->step_a + (uint32_t)out->shift;
         tw_findings_take(c, &out->origins, f);
     }
+    return rc;
 }
 
 /* One finding per stretch of order-only differences is enough. */
@@ -262,12 +289,12 @@ int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_vie
         take_insertions(c, a, b, &d, out);
     } else if (d.count > d.order) {
         tw_causes_mark(&d, a, b);
-        take_frontier(c, a, b, &d, out);
+        rc = take_frontier(c, a, b, &d, out, err);
     }
     if (!out->found && a->count)
         take_shared(c, a->rec[a->count - 1].step, a, b, &d, out);
     tw_stepdiff_free(&d);
-    return 0;
+    return rc;
 }
 
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
@@ -434,7 +461,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     } else if (d.count > d.order) {
         tw_causes_mark(&d, &va, &vb);
         if (!blame_insertion(c, &va, &vb, &d, out))
-            take_frontier(c, &va, &vb, &d, out);
+            rc = take_frontier(c, &va, &vb, &d, out, err);
     } else if (hashes_differ) {
         judge_hashes(c, step, dropped, &d, out);
     }

@@ -94,7 +94,8 @@ static int append(void *user, const struct twin_trace_record *r)
     struct tw_rec *out = &v->rec[v->count];
     const struct twin_series *s = twin_trace_series(v->proc->trace, r->series);
     *out = (struct tw_rec){.step = r->step, .seq = r->seq, .occurrence = r->occurrence, .series = r->series,
-                           .layout = r->layout, .flags = r->flags, .thread = r->thread, .digest = r->digest, .phase = s->phase, .kind = s->kind};
+                           .layout = r->layout, .flags = r->flags, .thread = r->thread, .digest = r->digest, .phase = s->phase, .kind = s->kind,
+                           .whole = r->flags & TWIN_REC_PART ? r->whole : 0};
     if (!series_keys(v->proc, r->series, &out->key, &out->token)) {
         l->c->oom = true;
         return TWIN_ENOMEM;

@@ -48,13 +48,27 @@ bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const 
     return false;
 }
 
-static uint64_t elements_of(struct twin_trace *t, const struct twin_trace_record *r)
+static uint64_t elements_in(struct twin_trace *t, uint32_t layout)
 {
-    const struct twin_layout *l = twin_trace_layout(t, r->layout);
+    const struct twin_layout *l = twin_trace_layout(t, layout);
     uint64_t n = 1;
     for (unsigned i = 0; i < l->ndim && i < TWIN_MAX_NDIM; i++)
         n *= l->shape[i] > 0 ? (uint64_t)l->shape[i] : 0;
     return n;
+}
+
+static uint64_t elements_of(struct twin_trace *t, const struct twin_trace_record *r)
+{
+    return elements_in(t, r->layout);
+}
+
+bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r)
+{
+    uint64_t seen = 0;
+    for (size_t i = 0; i < v->count && seen < r->whole; i++)
+        if (v->rec[i].step == r->step && same_tensor(v, r, v, &v->rec[i]))
+            seen += elements_in(v->proc->trace, v->rec[i].layout);
+    return seen < r->whole;
 }
 
 /* ---- all parts of one process */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a zoom pair shows: two reruns of the suspect window in which every operation recorded its inputs and outputs. The
- * first operation whose inputs are all equal and whose output is not is the origin; one whose input already differs while
- * nothing before it did says that something between two operations is invisible.
+ * zoom is evidence: the first operation that parts there (zoom_call.c) takes the place of what the runs named, with its own
+ * tensor, size and line, and what replaying it showed.
  */
-#include "internal.h"
+#include "zoom.h"
+
 #include "ulp.h"
 
 #include <math.h>
@@ -14,205 +15,32 @@
 
 #define VALUE_CAP ((size_t)256 << 20)
 
-/* "aten::mm.out0" -> length of "aten::mm"; the whole name when it has no such end. *input says which. */
-static size_t op_length(const char *name, bool *input, unsigned *number)
-{
-    const char *dot = strrchr(name, '.');
-    *input = false;
-    *number = 0;
-    if (dot && tw_starts(dot, ".in"))
-        *input = true;
-    else if (!dot || !tw_starts(dot, ".out"))
-        return strlen(name);
-    const char *digits = dot + (*input ? 3 : 4);
-    if (strspn(digits, "0123456789") != strlen(digits))
-        return strlen(name);
-    *number = (unsigned)strtoul(digits, NULL, 10);
-    return (size_t)(dot - name);
-}
-
-static bool is_kernel(const struct tw_rec *r)
-{
-    return r->phase == TWIN_PHASE_KERNEL;
-}
-
-struct found {
-    const struct tw_rec *a, *b;  /* the output (or input) that differs; one may be NULL */
-    bool origin, drew;           /* drew: it draws, and a generator's state differed before */
-    char *op, *before, *site;    /* the operation; the one before it when something between is invisible */
-    unsigned number;             /* of the output */
-};
-
-static char *op_of(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
-{
-    bool input;
-    unsigned number;
-    const char *name = tw_rec_name(v, r), *op = tw_rec_op(v, r);
-    size_t n = op_length(name, &input, &number);
-    if (op[0] && n == strlen(name))
-        return tw_cmp_copy(c, op);
-    return tw_cmp_text(c, "%.*s", (int)(n < 500 ? n : 500), name);
-}
-
-static bool name_has(const char *name, const char *const *parts)
-{
-    for (; *parts; parts++)
-        if (strstr(name, *parts))
-            return true;
-    return false;
-}
-
-static const char *const drawing[] = {"rand", "dropout", "bernoulli", "normal_", "uniform_", "multinomial", "exponential_", "poisson", "geometric_", "cauchy_", "rrelu", NULL};
-static const char *const unwritten[] = {"::empty", "::new_empty", "resize_", NULL}; /* memory with whatever was in it */
-
-/* One call of an operation: neighbouring records of its inputs and outputs, and the differences among them. */
-struct call { size_t first, last; const struct tw_diff *in, *out; };
-
-static bool same_call(const struct tw_view *v, size_t previous, size_t i)
-{
-    bool was_input, is_input;
-    unsigned number;
-    const struct tw_rec *p = &v->rec[previous], *r = &v->rec[i];
-    size_t n = op_length(tw_rec_name(v, p), &was_input, &number), m = op_length(tw_rec_name(v, r), &is_input, &number);
-    return n == m && strncmp(tw_rec_name(v, p), tw_rec_name(v, r), n) == 0 && strcmp(tw_rec_scope(v, p), tw_rec_scope(v, r)) == 0 &&
-           (was_input || !is_input);
-}
-
-/* The next call at or after *at; false at the end. by_index: the difference of each record of a, or NULL. */
-static bool next_call(const struct tw_view *v, const struct tw_diff *const *by_index, size_t *at, struct call *out)
-{
-    while (*at < v->count && !is_kernel(&v->rec[*at]))
-        ++*at;
-    if (*at >= v->count)
-        return false;
-    *out = (struct call){.first = *at, .last = *at};
-    for (size_t i = *at; i < v->count; i++) {
-        bool input;
-        unsigned number;
-        if (!is_kernel(&v->rec[i]))
-            continue;
-        if (i > *at && !same_call(v, out->last, i))
-            break;
-        out->last = i;
-        op_length(tw_rec_name(v, &v->rec[i]), &input, &number);
-        input |= v->rec[i].kind == TWIN_KIND_IN;
-        if (by_index[i] && input && !out->in)
-            out->in = by_index[i];
-        if (by_index[i] && !input && !out->out)
-            out->out = by_index[i];
-    }
-    *at = out->last + 1;
-    return true;
-}
-
-static void take_call(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b, struct found *out)
-{
-    const struct tw_view *v;
-    const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
-    bool input;
-    op_length(tw_rec_name(v, r), &input, &out->number);
-    out->a = d->a == TW_NONE ? NULL : &a->rec[d->a];
-    out->b = d->b == TW_NONE ? NULL : &b->rec[d->b];
-    out->op = op_of(c, v, r);
-    out->site = tw_cmp_copy(c, tw_rec_site(v, r));
-}
-
-static void take_call_before(struct tw_cmp *c, const struct tw_view *v, size_t first, struct found *out)
-{
-    while (first-- > 0)
-        if (is_kernel(&v->rec[first])) {
-            out->before = op_of(c, v, &v->rec[first]);
-            return;
-        }
-}
-
-/*
- * In execution order: a call whose inputs agree and whose output does not is the origin. A call that passes a difference on
- * although nothing before it made one got it from somewhere invisible, or from memory that was allocated and never written.
- * A call whose input differs and whose output does not has healed it (its input was a buffer to write to) and means nothing.
- */
-static bool find_call(struct tw_cmp *c, const struct tw_diff *const *by_index, const struct tw_view *a, const struct tw_view *b, struct found *out)
-{
-    struct call call;
-    const struct tw_diff *unwritten_out = NULL, *only_input = NULL;
-    size_t at = 0, only_input_first = 0;
-    while (next_call(a, by_index, &at, &call)) {
-        if (!call.out && call.in && !only_input) {
-            only_input = call.in;
-            only_input_first = call.first;
-        }
-        if (!call.out)
-            continue;
-        const char *name = tw_rec_name(a, &a->rec[call.first]);
-        if (!call.in && name_has(name, unwritten)) {
-            unwritten_out = call.out;
-            continue;
-        }
-        const struct tw_diff *shown = call.in && unwritten_out ? unwritten_out : call.in ? call.in : call.out;
-        take_call(c, shown, a, b, out);
-        out->drew &= !call.in && name_has(name, drawing);
-        out->origin = (!call.in && !out->drew) || shown == unwritten_out;
-        if (shown == call.in)
-            take_call_before(c, a, call.first, out);
-        return true;
-    }
-    if (!only_input)
-        return false;
-    take_call(c, only_input, a, b, out); /* the last that was seen, for example when the output was not recorded */
-    out->drew = false;
-    take_call_before(c, a, only_input_first, out);
-    return true;
-}
-
-/* The operation to name in this step. What only one run called comes last: mostly it follows from something else. */
-static bool find_operation(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct found *out)
-{
-    const struct tw_diff **by_index = tw_calloc(a->count, sizeof *by_index);
-    const struct tw_diff *alone = NULL;
-    bool found = false;
-    c->oom |= !by_index;
-    for (size_t i = 0; by_index && i < d->count; i++) {
-        const struct tw_view *v;
-        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
-        if (!tw_diff_significant(&d->d[i]))
-            continue;
-        out->drew |= r->kind == TWIN_KIND_STATE;
-        if (is_kernel(r) && (d->d[i].type == TWIN_FINDING_VALUE || d->d[i].type == TWIN_FINDING_LAYOUT))
-            by_index[d->d[i].a] = &d->d[i];
-        else if (is_kernel(r) && !alone)
-            alone = &d->d[i];
-    }
-    if (by_index)
-        found = find_call(c, by_index, a, b, out);
-    if (by_index && !found && alone) {
-        take_call(c, alone, a, b, out);
-        out->drew = false;
-        found = true;
-    }
-    tw_free(by_index);
-    return found;
-}
-
 /* ---- exact numbers, when the values of both were kept */
 
+/* Kept values count only where they are what the record says: another operation's may lie under the same name. */
 static bool read_value(const char *dir, const struct twin_finding *f, const struct tw_rec *r, unsigned number, char **data, size_t *bytes)
 {
     char *path = tw_printf("%s/values/%d.s%u.o%u.out%u.raw", dir, f->rank, r->step, r->occurrence, number);
     bool ok = path && tw_read_file(path, VALUE_CAP, data, bytes, NULL) == 0;
     tw_free(path);
-    return ok;
+    if (!ok)
+        return false;
+    struct twin_digest d = twin_digest_bytes(*data, *bytes, 0);
+    return d.a == r->digest.a && d.b == r->digest.b;
 }
 
-static void exact_numbers(struct twin_finding *f, const struct found *op, const struct tw_view *va, const struct twin_run *za, const struct twin_run *zb)
+static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op, const struct tw_view *va, const struct tw_view *vb,
+                          const struct twin_run *za, const struct twin_run *zb)
 {
     char *x = NULL, *y = NULL;
     size_t n = 0, m = 0;
     struct tw_exact e;
-    if (!op->a || !op->b || op->a->layout_hash != op->b->layout_hash)
+    if (op->diff->type != TWIN_FINDING_VALUE)
         return;
-    enum twin_dtype dtype = twin_trace_layout(va->proc->trace, op->a->layout)->dtype;
+    const struct tw_rec *a = &va->rec[op->diff->a], *b = &vb->rec[op->diff->b];
+    enum twin_dtype dtype = twin_trace_layout(va->proc->trace, a->layout)->dtype;
     size_t size = twin_dtype_size(dtype);
-    if (size && read_value(za->dir, f, op->a, op->number, &x, &n) && read_value(zb->dir, f, op->b, op->number, &y, &m) && n == m && n % size == 0) {
+    if (size && read_value(za->dir, f, a, op->number, &x, &n) && read_value(zb->dir, f, b, op->number, &y, &m) && n == m && n % size == 0) {
         tw_exact_compare(x, y, n / size, dtype, &e);
         f->changed = e.changed;
         f->changed_known = true;
@@ -265,6 +93,29 @@ static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const st
         }
 }
 
+/* Takes what n says into *f; n is used up. */
+static void replace(struct twin_finding *f, struct twin_finding *n)
+{
+    struct twin_finding old = *f;
+    *f = *n;
+    *n = old;
+    tw_finding_free(n);
+}
+
+/* The operation itself is cleared: what it was given, or what happened around it, is left. */
+static void acquit(struct tw_cmp *c, struct twin_finding *f, unsigned replays)
+{
+    tw_cmp_note(c, "that acquits %s itself as far as %u replays can: what remains is an input that no record shows (a global setting, an "
+                   "address, a number of threads), memory that something else wrote to meanwhile, or a race that is rarer than that",
+                f->op, replays);
+    tw_finding_between(c, f, tw_cmp_text(c, "the recorded inputs of %.200s in step %u", f->op, f->step_a), tw_cmp_text(c, "its output"));
+    if (c->v->origin_count) {
+        struct twin_finding *copy = tw_finding_copy(c, f);
+        if (copy)
+            replace(&c->v->origins[0], copy);
+    }
+}
+
 static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a, const struct tw_side *b)
 {
     unsigned replays = 0, disagree = 0;
@@ -272,63 +123,114 @@ static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct 
     count_replays(f, b, &replays, &disagree);
     count_votes(c, f, a);
     count_votes(c, f, b);
-    if (replays && c->v->replay != TWIN_REPLAY_BY_CORE)
-        c->v->replay = disagree ? TWIN_REPLAY_DISAGREES : c->v->replay == TWIN_REPLAY_UNKNOWN ? TWIN_REPLAY_AGREES : c->v->replay;
-    if (disagree && c->v->replay == TWIN_REPLAY_DISAGREES) {
+    if (replays && c->v->replay != TWIN_REPLAY_BY_CORE) {
+        if (disagree)
+            c->v->replay = TWIN_REPLAY_DISAGREES;
+        else if (c->v->replay == TWIN_REPLAY_UNKNOWN)
+            c->v->replay = TWIN_REPLAY_AGREES;
+    }
+    if (disagree && c->v->replay == TWIN_REPLAY_DISAGREES)
         tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave another result %u times: it is not deterministic", f->op,
                     replays, disagree);
-        f->role = TWIN_ORIGIN;
-    } else if (replays && !disagree) {
+    else if (replays && !disagree)
         tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave the same result each time", f->op, replays);
-    }
+    if (c->v->replay == TWIN_REPLAY_AGREES && replays && f->role == TWIN_ORIGIN)
+        acquit(c, f, replays);
 }
 
-static void merge(struct tw_cmp *c, struct twin_finding *f, const struct found *op)
+/* What differed before any operation ran, or is set by the job's own lines: operations meet it, and make none of it. */
+static bool comes_from_outside(const struct twin_finding *f)
 {
-    tw_finding_set(c, &f->op, tw_cmp_copy(c, op->op ? op->op : ""));
-    if (op->site && op->site[0])
-        tw_finding_set(c, &f->site, tw_cmp_copy(c, op->site));
-    if (op->origin)
-        f->role = TWIN_ORIGIN;
-    else if (op->drew)
-        f->role = TWIN_CARRIER;
+    return f->phase == TWIN_PHASE_INIT || f->phase == TWIN_PHASE_DATA || f->kind == TWIN_KIND_STATE || f->kind == TWIN_KIND_HYPER;
 }
 
 /* What a second rerun is told to keep the values of and to replay; see TWINRUN_ZOOM_OP. */
-static char *suspect_text(struct tw_cmp *c, const struct found *op, const struct tw_view *v, const struct tw_rec *r)
+static char *suspect_text(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *v, size_t index)
 {
-    return r ? tw_cmp_text(c, "%u:%u:%s@%s", r->step, r->occurrence, op->op ? op->op : "", tw_rec_scope(v, r)) : NULL;
+    if (index == TW_NONE)
+        return NULL;
+    const struct tw_rec *r = &v->rec[index];
+    return tw_cmp_text(c, "%u:%u:%s@%s", r->step, r->occurrence, op->op ? op->op : "", tw_rec_scope(v, r));
 }
 
 struct suspect { char *a, *b; };
 
-static void show(struct tw_cmp *c, const struct found *op, uint32_t step, const struct tw_view *va, const struct twin_run *za,
-                 const struct twin_run *zb)
+/* A tensor that was recorded under a name of its own and holds, in both runs, what the operation made or was given. */
+static const struct tw_diff *named_tensor(const struct tw_stepdiff *d, const struct tw_diff *op, const struct tw_view *a, const struct tw_view *b)
 {
-    struct twin_finding *f = c->v->first;
-    const char *name = op->op ? op->op : "?";
-    if (f->phase == TWIN_PHASE_INIT || f->phase == TWIN_PHASE_DATA || f->kind == TWIN_KIND_STATE) {
-        /* it differed before any operation ran: who meets it first is worth knowing, but did not make it */
-        size_t line = op->site ? strcspn(op->site, "\n") : 0;
-        tw_cmp_note(c, "zoom: the first operation that meets the difference is %s%s%.*s", name, line ? " at " : "", (int)line, op->site ? op->site : "");
-        return;
+    if (op->type != TWIN_FINDING_VALUE)
+        return op;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_diff *x = &d->d[i];
+        if (x->type == TWIN_FINDING_VALUE && a->rec[x->a].phase != TWIN_PHASE_KERNEL &&
+            a->rec[x->a].content == a->rec[op->a].content && b->rec[x->b].content == b->rec[op->b].content)
+            return x;
     }
-    merge(c, f, op);
-    if (op->origin)
-        exact_numbers(f, op, va, za, zb);
-    if (step != f->step_a)
-        tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", step, f->step_a);
-    if (op->origin && name_has(name, unwritten))
+    return op;
+}
+
+static void say_zoom(struct tw_cmp *c, const struct tw_zoom_found *op, const struct twin_finding *f)
+{
+    const char *name = op->op ? op->op : "?", *before = op->before ? op->before : "the beginning of the step";
+    switch (op->how) {
+    case TW_ZOOM_ORIGIN:
+        tw_cmp_note(c, "zoom: %s got equal inputs and gave another output (%zu input%s, each compared whole)", name, op->inputs,
+                    op->inputs == 1 ? "" : "s");
+        return;
+    case TW_ZOOM_UNWRITTEN:
         tw_cmp_note(c, "zoom: %s gave memory that was used before anything was written to it", name);
-    else if (op->before)
-        tw_cmp_note(c, "zoom: an input of %s differs, although every operation before it agreed: what made it lies between %s and %s",
-                    name, op->before, name);
-    else if (op->drew)
+        return;
+    case TW_ZOOM_DREW:
         tw_cmp_note(c, "zoom: %s drew from a generator whose state already differed", name);
-    else if (op->origin)
-        tw_cmp_note(c, "zoom: %s got equal inputs and gave another output", name);
-    if (c->v->origin_count)
-        merge(c, &c->v->origins[0], op);
+        return;
+    case TW_ZOOM_HIDDEN:
+        tw_cmp_note(c, "zoom: %s gave another output, but not all that it was given was seen: %s", name, before);
+        return;
+    case TW_ZOOM_INPUT:
+        tw_cmp_note(c, "zoom: an input of %s differs, although every operation before it agreed: what made it lies between %s and %s",
+                    name, before, name);
+        return;
+    case TW_ZOOM_ALONE:
+        tw_cmp_note(c, "zoom: %s was called %s; all that was seen before it in this step agrees", name, f->text);
+    }
+}
+
+static void set_role(struct tw_cmp *c, const struct tw_zoom_found *op, struct twin_finding *f)
+{
+    char *from, *to;
+    tw_free(f->between[0]);
+    tw_free(f->between[1]);
+    f->between[0] = f->between[1] = NULL;
+    f->role = op->how == TW_ZOOM_DREW ? TWIN_CARRIER : TWIN_ORIGIN;
+    if (op->how != TW_ZOOM_HIDDEN && op->how != TW_ZOOM_INPUT && op->how != TW_ZOOM_ALONE)
+        return;
+    if (op->before)
+        from = tw_cmp_copy(c, op->before);
+    else if (f->step_a > 0)
+        from = tw_cmp_text(c, "the end of step %u", f->step_a - 1);
+    else
+        from = tw_cmp_copy(c, "the beginning");
+    to = tw_cmp_text(c, "%.200s of step %u", op->op ? op->op : "?", f->step_a);
+    tw_finding_between(c, f, from, to);
+}
+
+/* Is it the same object that the runs named? */
+static bool same_object(const struct twin_finding *x, const struct twin_finding *y)
+{
+    return x->step_a == y->step_a && x->phase == y->phase && x->kind == y->kind && strcmp(x->name, y->name) == 0 &&
+           strcmp(x->scope, y->scope) == 0;
+}
+
+static void replace_origins(struct tw_cmp *c, const struct twin_finding *f, bool same)
+{
+    struct twin_verdict *v = c->v;
+    struct twin_finding *n = v->origin_count ? tw_finding_copy(c, f) : NULL;
+    if (!n)
+        return;
+    for (size_t i = 1; !same && i < v->origin_count; i++)
+        tw_finding_clear(&v->origins[i]);
+    v->origin_count = same ? v->origin_count : 1;
+    replace(&v->origins[0], n);
 }
 
 struct zoom {
@@ -339,30 +241,98 @@ struct zoom {
     bool parted, done, drew;  /* drew: a generator differed in this step or an earlier one */
 };
 
+static void say_moved(struct tw_cmp *c, const struct twin_finding *was, const struct twin_finding *now)
+{
+    if (was->step_a != now->step_a)
+        tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", now->step_a, was->step_a);
+    tw_cmp_note(c, "in the runs themselves, which recorded no operations, the first that differs is %s/%s %.120s of step %u",
+                twin_phase_name(was->phase), twin_kind_name(was->kind), was->name, was->step_a);
+}
+
+/* Where it can be looked up: in the zoom pair, at the operation's own record. */
+static void set_evidence(struct tw_cmp *c, struct twin_finding *n, const struct tw_diff *made, const struct tw_diff *shown, const struct tw_view *va,
+                         const struct tw_view *vb)
+{
+    for (int i = 0; i < 2; i++)
+        tw_finding_set(c, &n->zoom[i], tw_cmp_copy(c, c->zoom[i]));
+    if (shown == made)
+        return;
+    tw_finding_set(c, &n->record, tw_cmp_copy(c, tw_rec_name(va, &va->rec[made->a])));
+    tw_finding_set(c, &n->record_scope, tw_cmp_copy(c, tw_rec_scope(va, &va->rec[made->a])));
+    n->record_kind = va->rec[made->a].kind;
+    tw_evidence_set(&n->at_a, va, &va->rec[made->a]);
+    tw_evidence_set(&n->at_b, vb, &vb->rec[made->b]);
+}
+
+/* One object carries the headline, its role, its size and what was equal before: what the zoom pair shows first. */
+static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op, const struct tw_stepdiff *d, const struct tw_view *va,
+                   const struct tw_view *vb)
+{
+    struct twin_verdict *v = c->v;
+    struct twin_finding *f = v->first;
+    const struct tw_diff *shown = named_tensor(d, op->diff, va, vb);
+    struct twin_finding *n = tw_finding_from(c, shown, va, vb);
+    if (!n)
+        return;
+    set_evidence(c, n, op->diff, shown, va, vb);
+    if (shown->a == TW_NONE)
+        n->step_a = (uint32_t)(n->step_b - z->shift);
+    if (shown->b == TW_NONE)
+        n->step_b = (uint32_t)(n->step_a + z->shift);
+    tw_finding_set(c, &n->op, tw_cmp_copy(c, op->op ? op->op : ""));
+    if (op->site && op->site[0])
+        tw_finding_set(c, &n->site, tw_cmp_copy(c, op->site));
+    set_role(c, op, n);
+    if (op->how == TW_ZOOM_ORIGIN || op->how == TW_ZOOM_UNWRITTEN || op->how == TW_ZOOM_HIDDEN)
+        exact_numbers(n, op, va, vb, z->a, z->b);
+    bool same = same_object(f, n);
+    if (same)
+        tw_finding_set(c, &n->layer, tw_cmp_copy(c, f->layer)); /* what other ranks showed is known of the runs only */
+    else
+        say_moved(c, f, n);
+    say_zoom(c, op, n);
+    if (!same && v->equal_before)
+        tw_equal_before(c, z->pair, va, vb, d, op->diff, z->shift, &v->equal_before, &v->equal_before_records);
+    if (n->step_a != f->step_a)
+        v->steps_differing_exact = false;
+    replace(f, n);
+    replace_origins(c, f, same);
+}
+
+static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op, const struct tw_stepdiff *d, const struct tw_view *va,
+                 const struct tw_view *vb)
+{
+    const char *name = op->op ? op->op : "?";
+    if (!comes_from_outside(c->v->first)) {
+        revise(c, z, op, d, va, vb);
+        return;
+    }
+    size_t line = op->site ? strcspn(op->site, "\n") : 0; /* who meets it first is worth knowing, but did not make it */
+    tw_cmp_note(c, "zoom: the first operation that meets the difference is %s%s%.*s", name, line ? " at " : "", (int)line, op->site ? op->site : "");
+}
+
 /* Looks for an operation in one step. A generator that differed in an earlier step still counts. */
 static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashes_differ, struct twin_error *err)
 {
     struct tw_scan s = {.pair = z->pair, .shift = z->shift};
     struct tw_view va, vb;
     struct tw_stepdiff d;
-    struct found op = {.drew = z->drew};
+    struct tw_zoom_found op = {.drew = z->drew};
     int rc = tw_scan_step(c, &s, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
     z->parted |= hashes_differ || d.count > d.order;
-    if (find_operation(c, &d, &va, &vb, &op)) {
+    if (tw_zoom_find(c, &d, &va, &vb, &op)) {
         z->done = true;
         if (z->suspect) {
-            z->suspect->a = suspect_text(c, &op, &va, op.a);
-            z->suspect->b = suspect_text(c, &op, &vb, op.b);
+            z->suspect->a = suspect_text(c, &op, &va, op.diff->a);
+            z->suspect->b = suspect_text(c, &op, &vb, op.diff->b);
         } else {
-            show(c, &op, step, &va, z->a, z->b);
+            show(c, z, &op, &d, &va, &vb);
         }
     }
     z->drew |= op.drew;
-    tw_free(op.op);
-    tw_free(op.before);
-    tw_free(op.site);
+    tw_zoom_found_free(&op);
     tw_stepdiff_free(&d);
     tw_view_free(&va);
     tw_view_free(&vb);
@@ -394,6 +364,12 @@ static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
     return z->done || end < from ? 0 : zoom_step(c, z, (uint32_t)end, false, err);
 }
 
+static const char *folder_name(const char *dir)
+{
+    const char *slash = strrchr(dir, '/');
+    return slash ? slash + 1 : dir;
+}
+
 /* Looks through the processes, the suspect rank first, another one only when that shows nothing. */
 static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb, struct suspect *suspect, struct twin_error *err)
 {
@@ -403,6 +379,9 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
     size_t n = 0;
     struct zoom z = {.shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a, .a = za, .b = zb, .suspect = suspect};
     int rc = tw_side_open(c, za, 0, &a, err);
+    c->zoom[0] = folder_name(za->dir);
+    c->zoom[1] = folder_name(zb->dir);
+    c->run_b = 1;
     if (rc == 0)
         rc = tw_side_open(c, zb, 1, &b, err);
     if (rc == 0)
@@ -420,6 +399,7 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
         else if (!z.done)
             tw_cmp_note(c, "zoom: parted again, but not in an operation that was seen");
         tw_cmp_append_notes(c);
+        tw_claims_append(c);
     }
     tw_side_close(&a);
     tw_side_close(&b);

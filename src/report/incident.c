@@ -166,6 +166,8 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
         tw_buf_puts(b, v->first->role == TWIN_ORIGIN     ? "- an **origin**: its inputs were still equal in both runs\n"
                        : v->first->role == TWIN_CARRIER ? "- a **carrier**: its inputs differed already; the origin was not seen\n"
                                                          : "");
+        tw_say_between(&t, v->first);
+        item(b, "role", &t);
         tw_say_safe(&t, v->first->op, 100);
         item(b, "operation", &t);
         for (const char *s = v->first->site; *s; s += strcspn(s, "\n") + (s[strcspn(s, "\n")] == '\n')) {

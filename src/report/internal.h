@@ -16,6 +16,7 @@ void tw_say_what(struct tw_buf *b, const struct twin_finding *f);
 /* "step 17 · rank 0 · backward · grad of ...", or what happened, for findings that are no records. */
 void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks);
 /* "312 of 1,048,576 elements, at most 2 ulp, relative L2 3.1e-8"; nothing when nothing is known. */
+void tw_say_between(struct tw_buf *b, const struct twin_finding *f); /* nothing where the role is known */
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f);
 /* One line: the verdict in a sentence. */
 void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v);

@@ -95,8 +95,9 @@ static json_t *finding(const struct twin_finding *f)
         json_decref(detail);
         detail = NULL;
     }
-    return json_pack("{s:o,s:i,s:s,s:s,s:o,s:o,s:s,s:o,s:o,s:o}", "step", count(f->step_a), "rank", (int)f->rank, "phase", twin_phase_name(f->phase),
-                     "kind", twin_kind_name(f->kind), "name", text(f->name), "layer", text(f->layer), "role", role, "op", text(f->op),
+    json_t *between = f->between[0] && f->between[1] ? json_pack("[o,o]", text(f->between[0]), text(f->between[1])) : json_null();
+    return json_pack("{s:o,s:i,s:s,s:s,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "step", count(f->step_a), "rank", (int)f->rank, "phase", twin_phase_name(f->phase),
+                     "kind", twin_kind_name(f->kind), "name", text(f->name), "layer", text(f->layer), "role", role, "between", between, "op", text(f->op),
                      "source", lines(f->site), "detail", detail);
 }
 

@@ -146,6 +146,14 @@ static void source(struct page *p, const struct twin_finding *f)
     }
 }
 
+/* Where its origin must lie, when that was not seen. */
+static void between(struct page *p, const struct twin_finding *f)
+{
+    struct tw_buf b = {0};
+    tw_say_between(&b, f);
+    part(p, "role", &b);
+}
+
 static void also(struct page *p, const struct twin_verdict *v, bool ranks)
 {
     struct tw_buf b = {0};
@@ -179,6 +187,7 @@ static void first(struct page *p, const struct twin_verdict *v)
     if (!tw_is_record(f))
         return;
     source(p, f);
+    between(p, f);
     if (f->text[0]) {
         tw_say_safe(&b, f->text, 200);
         part(p, "how", &b);

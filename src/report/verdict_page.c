@@ -82,6 +82,8 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
             twin_page_fact(p, "Role", "origin: what went into it was equal, what came out was not");
         else if (f->role == TWIN_CARRIER)
             twin_page_fact(p, "Role", "carrier: what went into it differed already");
+        tw_say_between(&b, f);
+        fact_of(p, "Role", &b);
         source(p, f);
         tw_say_size(&b, f);
         fact_of(p, "Size", &b);

@@ -139,7 +139,7 @@ static void two_values(struct tw_buf *b, double x, double y)
         if (strcmp(p, q) != 0)
             break;
     }
-    tw_buf_printf(b, "%s against %s", p, q);
+    tw_buf_printf(b, "%s -> %s", p, q);
 }
 
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
@@ -171,6 +171,16 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
     }
     if (f->changed_known && f->elements > 1)
         tw_buf_puts(b, " (in the reruns of the zoom)");
+}
+
+void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
+{
+    if (f->role != TWIN_ROLE_UNKNOWN || !f->between[0] || !f->between[1])
+        return;
+    tw_buf_puts(b, "unknown: it was made between ");
+    tw_say_safe(b, f->between[0], 240);
+    tw_buf_puts(b, " and ");
+    tw_say_safe(b, f->between[1], 240);
 }
 
 void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)

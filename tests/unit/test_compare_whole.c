@@ -127,13 +127,16 @@ static void one_element_is_found_when_its_turn_comes(void **state)
     b.bad_step = 7; /* after step 6, whose turn is part 2's: step 7 is the turn of part 3 */
     b.bad = 3 * LENGTH + 5;
     struct twin_verdict *v = verdict_of(&a, &b, NULL);
-    expect_first(v, 7, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "weight[24:32]");
+    expect_place(v, 7, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "weight[24:32]");
+    assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN); /* it may have entered the step so: 24 elements of 32 were not seen before */
+    assert_true(strstr(v->first->between[0], "weight[16:24] of step 6 (was seen in part)") != NULL);
     assert_true(strstr(v->equal_before, "weights (25% of the elements)") != NULL);
     twin_verdict_free(v);
     b.bad_step = 12; /* after the last step, step 11: part 3's turn; an element of part 0 */
     b.bad = 1;
     v = verdict_of(&a, &b, NULL);
-    expect_first(v, 12, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "weight[0:8]");
+    expect_place(v, 12, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "weight[0:8]");
+    assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
     twin_verdict_free(v);
 }
 

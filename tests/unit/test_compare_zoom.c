@@ -104,7 +104,8 @@ static void operation_is_named(void **state)
     assert_string_equal(v->first->op, "aten::index_put_");
     assert_string_equal(v->first->site, "model.py:88 in forward");
     assert_string_equal(v->origins[0].op, "aten::index_put_");
-    assert_string_equal(v->first->name, "embed.weight"); /* what parted in the runs is still what is named */
+    assert_string_equal(v->first->name, "aten::index_put_.out0"); /* its own output: the size below is this tensor's */
+    assert_true(has_note(v, "in the runs themselves") && has_note(v, "embed.weight"));
     assert_int_equal(v->first->role, TWIN_ORIGIN);
     assert_true(v->first->changed_known && v->first->changed == 1 && v->first->elements == 4);
     assert_true(v->first->max_ulp == 1 && v->first->rel_l2_exact);
@@ -168,7 +169,7 @@ static void between_two_operations(void **state)
 {
     (void)state;
     struct twin_verdict *v = zoom(&(struct scene){.invisible = true}, false);
-    assert_true(has_note(v, "between aten::embedding and aten::index_put_"));
+    assert_true(has_note(v, "between aten::embedding of step 1 and aten::index_put_"));
     twin_verdict_free(v);
 }
 

@@ -8,7 +8,7 @@ line of the forward operation whose autograd node runs, found by the node's sequ
 import functools
 import threading
 
-from . import core, replay, sites, tensors
+from . import core, opaque, replay, sites, tensors
 from .core import S, T, hook, trim
 from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
 
@@ -44,11 +44,11 @@ _OVERWRITING = {"bernoulli_", "normal_", "uniform_", "random_", "exponential_", 
 class Described:
     """What an operation's schema says."""
 
-    __slots__ = ("name", "skip", "writes", "ignored", "ignored_names", "seeded", "collective", "short")
+    __slots__ = ("name", "skip", "writes", "ignored", "ignored_names", "seeded", "collective", "short", "schema")
 
     def __init__(self, operation):
         schema = operation._schema
-        self.name = schema.name
+        self.name, self.schema = schema.name, schema
         self.short = schema.name.split("::")[-1]
         returns = [r.alias_info for r in schema.returns]
         written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
@@ -82,6 +82,34 @@ def _flat(value, found):
     return found
 
 
+_PLAIN = (bool, int, float, complex, str)    # arguments that are numbers or words
+
+
+def _plain(value, found):
+    """The numbers and words among arguments: with other ones, equal tensors give another result."""
+    if value is None or type(value) in _PLAIN:
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            _plain(inner, found)
+    elif isinstance(value, (_torch.dtype, _torch.memory_format, _torch.device)):
+        found.append(str(value))
+    elif isinstance(value, _torch.Tensor):
+        found.append("tensor")
+    return found
+
+
+def outputs(described, args, kwargs, result):
+    """What an operation made, in order: its results, then what it wrote to."""
+    values = _flat(opaque.outputs(described.name, result), [])
+    known = {id(t) for t in values}
+    for t in _flat([args[i] if i < len(args) else kwargs.get(name) for i, name in described.writes], []):
+        if id(t) not in known:
+            known.add(id(t))
+            values.append(t)
+    return values
+
+
 def _place():
     """(scope, site) of the operation that runs now."""
     task = getattr(_torch._C, "_current_graph_task_id", None)
@@ -90,7 +118,12 @@ def _place():
         known = _forward.get(node._sequence_nr()) if node is not None else None
         return ("backward:" + known[0], known[1]) if known is not None else ("backward", sites.user())
     path = T.path
-    scope = path[-1] if path else T.root.label if T.root is not None else ""
+    if path:
+        scope = path[-1]
+    elif T.root is not None:
+        scope = T.root.label
+    else:
+        scope = "optimizer" if T.optimizers else ""
     place = (scope, sites.user())
     number = _torch._C._autograd._get_sequence_nr() - 1
     if number >= 0 and number not in _forward:
@@ -112,7 +145,7 @@ def _generator(values, kwargs):
 class Call:
     """One operation on its way."""
 
-    __slots__ = ("described", "scope", "site", "links", "written", "occurrence", "kept")
+    __slots__ = ("described", "scope", "site", "links", "args", "kwargs", "occurrence", "kept")
 
 
 @hook
@@ -127,16 +160,21 @@ def _before(operation, args, kwargs):
     call.occurrence = _counts.get(key, 0)
     _counts[key] = call.occurrence + 1
     _count_listed(described, args)
-    values = _flat(args[1:] if described.ignored else args, [])
-    _flat([v for name, v in kwargs.items() if name not in described.ignored_names], values)
+    read, named = opaque.arguments(described.name, described.schema, args, kwargs)
+    values = _flat(read[1:] if described.ignored else read, [])
+    _flat([v for name, v in named.items() if name not in described.ignored_names], values)
+    plain = _plain(list(args) + [[name, kwargs[name]] for name in sorted(kwargs)], [])
     pending = tensors.pending()
     for i, t in enumerate(values):
         pending.add(KERNEL, IN, "%s.in%d" % (described.name, i), t, call.scope, described.name, call.site, STATS | SKETCH)
+    if any(value is not None and value != "tensor" for value in plain):
+        number = core.series(KERNEL, IN, described.name + ".arguments", call.scope, described.name, call.site)
+        pending.add_bytes(number, tensors.plain_bytes(plain))
     if described.seeded:
         state = _generator(values, kwargs)  # held until the flush: it is read there
         pending.add(KERNEL, IN, described.name + ".generator", state, call.scope, described.name, call.site, 0)
     call.links = pending.flush(links=()) or ()
-    call.written = [args[i] if i < len(args) else kwargs.get(name) for i, name in described.writes]
+    call.args, call.kwargs = args, kwargs
     call.kept = replay.wanted(described.name, call.scope, call.occurrence)
     if call.kept:
         call.kept = replay.Kept(operation, args, kwargs, values, call.occurrence, described)
@@ -149,12 +187,7 @@ def _after(call, result):
     described = call.described
     if described.collective:
         return  # the outputs are there when somebody waits for them
-    values = _flat(result, [])
-    known = {id(t) for t in values}
-    for t in _flat(call.written, []):
-        if id(t) not in known:
-            known.add(id(t))
-            values.append(t)
+    values = outputs(described, call.args, call.kwargs, result)
     pending = tensors.pending()
     for i, t in enumerate(values):
         pending.add(KERNEL, OUT, "%s.out%d" % (described.name, i), t, call.scope, described.name, call.site, STATS | SKETCH)

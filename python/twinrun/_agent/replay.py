@@ -137,11 +137,4 @@ class Kept:
     def _outputs(self, args, kwargs, result):
         from . import ops
 
-        values = ops._flat(result, [])
-        known = {id(t) for t in values}
-        written = [args[i] if i < len(args) else kwargs.get(name) for i, name in self.described.writes]
-        for t in ops._flat(written, []):
-            if id(t) not in known:
-                known.add(id(t))
-                values.append(t)
-        return values
+        return ops.outputs(self.described, args, kwargs, result)

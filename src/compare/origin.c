@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What may be called an origin: a difference of which everything that it is made from was seen whole, in both runs, and was
+ * equal. Where a part was sampled, could not be read, or lies in a gap, the role is unknown, and the finding says between
+ * which two places it was made: the one that was not seen whole, and the one that differs.
+ */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The length of the tensor's name where the record's says that it is a sample ("w[1/16]", "w.exp_avg[:16384]", as older agents
+ * wrote) or a part ("w[0:4096]"); else 0. */
+static size_t sampled_name(const char *name)
+{
+    const char *open = strrchr(name, '[');
+    if (!open)
+        return 0;
+    size_t from = strspn(open + 1, "0123456789"), to = open[1 + from] == ':' ? strspn(open + 2 + from, "0123456789") : 0;
+    bool range = to > 0 && strcmp(open + 2 + from + to, "]") == 0;
+    return range || strcmp(open, "[1/16]") == 0 ? (size_t)(open - name) : 0;
+}
+
+bool tw_rec_in_part(const struct tw_view *v, const struct tw_rec *r)
+{
+    return r->flags & (TWIN_REC_UNOBSERVED | TWIN_REC_PART) || sampled_name(tw_rec_name(v, r)) > 0;
+}
+
+/* A sample beside which the same tensor was recorded whole hides nothing. */
+static bool whole_beside(const struct tw_view *v, const struct tw_rec *part)
+{
+    const char *name = tw_rec_name(v, part);
+    size_t n = sampled_name(name);
+    for (size_t i = 0; n > 0 && i < v->count; i++) {
+        const struct tw_rec *r = &v->rec[i];
+        const char *other = tw_rec_name(v, r);
+        if (r->phase == part->phase && r->kind == part->kind && strlen(other) == n && strncmp(other, name, n) == 0 &&
+            !tw_rec_in_part(v, r))
+            return true;
+    }
+    return false;
+}
+
+bool tw_rec_hidden(const struct tw_view *v, const struct tw_rec *r)
+{
+    if (!tw_rec_in_part(v, r) || whole_beside(v, r))
+        return false;
+    return r->flags & TWIN_REC_UNOBSERVED || !(r->flags & TWIN_REC_PART) || tw_part_alone(v, r);
+}
+
+char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
+{
+    const char *op = tw_rec_op(v, r), *name = tw_rec_name(v, r), *scope = tw_rec_scope(v, r);
+    if (r->phase == TWIN_PHASE_KERNEL && op[0])
+        return tw_cmp_text(c, "%.200s of step %u", op, r->step);
+    if (r->kind == TWIN_KIND_ACTIVATION && strcmp(name, "output") == 0 && scope[0])
+        return tw_cmp_text(c, "output of %.200s in step %u", scope, r->step);
+    return tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(r->kind), name, r->step);
+}
+
+static char *say_hidden(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
+{
+    char *what = tw_rec_say(c, v, r);
+    const char *how = r->flags & TWIN_REC_UNOBSERVED ? "could not be read" : "was seen in part";
+    char *text = what ? tw_cmp_text(c, "%s (%s)", what, how) : NULL;
+    tw_free(what);
+    return text;
+}
+
+/* Made by computing on what stands in the step or entered it; what is drawn or loaded comes from outside. */
+static bool is_computed(const struct tw_rec *r)
+{
+    switch (r->kind) {
+    case TWIN_KIND_ACTIVATION:
+    case TWIN_KIND_LOSS:
+    case TWIN_KIND_GRADIENT_LOCAL:
+    case TWIN_KIND_GRADIENT:
+    case TWIN_KIND_MOMENT: return r->phase != TWIN_PHASE_INIT;
+    case TWIN_KIND_WEIGHT: return r->phase == TWIN_PHASE_OPTIMIZER;
+    default: return false;
+    }
+}
+
+/* What was consumed, where the trace says so: in this step or in an earlier one. */
+static int hidden_link(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r, char **found, struct twin_error *err)
+{
+    struct tw_view other = {0};
+    int rc = 0;
+    for (size_t i = 0; i < r->link_count && !*found && rc == 0; i++) {
+        uint32_t step = (uint32_t)(v->link[r->link + i] >> 32), seq = (uint32_t)v->link[r->link + i];
+        const struct tw_view *in = step == r->step ? v : &other;
+        if (in == &other && (other.count == 0 || other.rec[0].step != step)) {
+            tw_view_free(&other);
+            rc = tw_view_load(c, v->proc, step, step, &other, err);
+        }
+        const struct tw_rec *x = NULL;
+        for (size_t k = 0; rc == 0 && k < in->count && !x; k++)
+            if (in->rec[k].seq == seq && in->rec[k].step == step)
+                x = &in->rec[k];
+        if (rc == 0 && !x)
+            *found = tw_cmp_text(c, "record %u of step %u, which was not kept", seq, step);
+        else if (x && tw_rec_hidden(in, x))
+            *found = say_hidden(c, in, x);
+    }
+    tw_view_free(&other);
+    return rc;
+}
+
+/* What stands before r in its step and may have been used for it. */
+static const struct tw_rec *hidden_before(const struct tw_view *v, const struct tw_rec *r)
+{
+    for (const struct tw_rec *x = v->rec; x < r; x++)
+        if (tw_may_cause(v, x, r) && tw_rec_hidden(v, x))
+            return x;
+    return NULL;
+}
+
+/* Weights and moments that entered the step: those that the one before left, or the first ones. */
+static const struct tw_rec *hidden_state(const struct tw_view *v, bool first)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        const struct tw_rec *x = &v->rec[i];
+        bool state = x->kind == TWIN_KIND_WEIGHT || x->kind == TWIN_KIND_MOMENT;
+        if (state && (x->phase == TWIN_PHASE_INIT) == first && tw_rec_hidden(v, x))
+            return x;
+    }
+    return NULL;
+}
+
+bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step)
+{
+    struct tw_view v = {0};
+    if (tw_view_load(c, p, step, step, &v, NULL) != 0)
+        return false;
+    bool whole = v.dropped == 0;
+    for (size_t i = 0; i < v.count && whole; i++)
+        whole = v.rec[i].kind != TWIN_KIND_WEIGHT || v.rec[i].phase == TWIN_PHASE_INIT || v.rec[i].flags & TWIN_REC_PART ||
+                !tw_rec_hidden(&v, &v.rec[i]);
+    tw_view_free(&v);
+    return whole;
+}
+
+static bool is_fed(const struct tw_view *v, const struct tw_rec *end)
+{
+    for (const struct tw_rec *x = v->rec; x < end; x++)
+        if (x->kind == TWIN_KIND_BATCH || x->kind == TWIN_KIND_INDICES || x->kind == TWIN_KIND_IN || x->kind == TWIN_KIND_VALUE)
+            return true;
+    return false;
+}
+
+/* What the step before handed on; its value hash is equal, and covers dropped records, too. *fed: an input was seen there; a second optimizer's step has no batch of its own. */
+static int hidden_in_step_before(struct tw_cmp *c, const struct tw_view *v, uint32_t step, char **found, bool *fed, struct twin_error *err)
+{
+    struct tw_view before = {0};
+    int rc = tw_view_load(c, v->proc, step - 1, step - 1, &before, err);
+    if (rc != 0)
+        return rc;
+    const struct tw_rec *x = hidden_state(&before, false);
+    *fed |= is_fed(&before, before.rec + before.count);
+    if (x)
+        *found = say_hidden(c, &before, x);
+    tw_view_free(&before);
+    return 0;
+}
+
+/* Sets *found to what entered the step and hides something, or to an input that nobody saw. */
+static int hidden_entry(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r, char **found, struct twin_error *err)
+{
+    const struct tw_rec *x = hidden_state(v, true);
+    bool fed = is_fed(v, r);
+    int rc = 0;
+    if (x)
+        *found = say_hidden(c, v, x);
+    else if (r->step > 0)
+        rc = hidden_in_step_before(c, v, r->step, found, &fed, err);
+    if (rc == 0 && !*found && !fed)
+        *found = tw_cmp_text(c, "the beginning of step %u (no input was seen)", r->step);
+    return rc;
+}
+
+static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found, struct twin_error *err)
+{
+    const struct tw_rec *r = &v->rec[index], *x = NULL;
+    if (v->dropped) /* what it was made from may be among them */
+        *found = tw_cmp_text(c, "%llu records of step %u without details", (unsigned long long)v->dropped, r->step);
+    else if (r->link_count > 0)
+        return hidden_link(c, v, r, found, err);
+    else
+        x = hidden_before(v, r);
+    if (x)
+        *found = say_hidden(c, v, x);
+    else if (!*found && is_computed(r))
+        return hidden_entry(c, v, r, found, err);
+    return 0;
+}
+
+int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
+                    struct twin_error *err)
+{
+    char *from = NULL;
+    const struct tw_view *v;
+    int rc = 0;
+    if (f->role != TWIN_ORIGIN)
+        return 0;
+    if (x->a != TW_NONE)
+        rc = hidden_input(c, a, x->a, &from, err);
+    if (rc == 0 && !from && x->b != TW_NONE)
+        rc = hidden_input(c, b, x->b, &from, err);
+    if (rc == 0 && from) {
+        const struct tw_rec *r = tw_diff_rec(x, a, b, &v);
+        tw_finding_between(c, f, from, tw_rec_say(c, v, r));
+    }
+    return rc;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_COMPARE_ZOOM_H
+#define TW_COMPARE_ZOOM_H
+/* Inside of zoom.c: the operation that one step of a zoom pair names. */
+#include "internal.h"
+
+enum tw_zoom_how {
+    TW_ZOOM_ORIGIN,    /* every input was seen whole and equal, and an output is another */
+    TW_ZOOM_UNWRITTEN, /* memory that was used before anything was written to it */
+    TW_ZOOM_DREW,      /* it drew from a generator whose state differed */
+    TW_ZOOM_HIDDEN,    /* inputs are equal as far as they were seen, which is not whole */
+    TW_ZOOM_INPUT,     /* an input differs, although every operation before it agreed */
+    TW_ZOOM_ALONE      /* one run alone made this call, before the first difference */
+};
+
+struct tw_zoom_found {
+    bool drew;                  /* in: a generator differed in an earlier step. out: or in this one */
+    const struct tw_diff *diff; /* to be named: an output, an input or a call of one run alone; NULL: nothing was found */
+    enum tw_zoom_how how;
+    char *op, *site;
+    char *before;               /* what was seen last and agreed; or what was not seen whole; may be NULL */
+    size_t inputs;              /* of an origin: how many were equal */
+    unsigned number;            /* of the output */
+};
+
+bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct tw_zoom_found *out);
+void tw_zoom_found_free(struct tw_zoom_found *f);
+char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r); /* "aten::mm" of "aten::mm.out0" */
+bool tw_zoom_unwritten(const char *op);
+
+#endif

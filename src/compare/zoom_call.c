@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operation to name in one step of a zoom pair. A call is the records of one operation: its inputs, then its outputs. The
+ * first call whose inputs were all seen whole and equal, and whose output is another, is the origin; nothing else is. A
+ * call that passes a difference on although nothing before it made one got it from somewhere invisible: from what one run
+ * alone called before, or from something that is no operation.
+ */
+#include "zoom.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const drawing[] = {"rand",         "dropout", "bernoulli",  "normal_", "uniform_", "multinomial",
+                                      "exponential_", "poisson", "geometric_", "cauchy_", "rrelu",    NULL};
+static const char *const unwritten[] = {"::empty", "::new_empty", "resize_", NULL}; /* memory with whatever was in it */
+
+/* "aten::mm.out0" -> length of "aten::mm"; the whole name when it has no such end. *number: of the output. */
+static size_t op_length(const char *name, unsigned *number)
+{
+    const char *dot = strrchr(name, '.');
+    *number = 0;
+    if (!dot || (!tw_starts(dot, ".in") && !tw_starts(dot, ".out")))
+        return strlen(name);
+    const char *digits = dot + (tw_starts(dot, ".in") ? 3 : 4);
+    if (strspn(digits, "0123456789") != strlen(digits))
+        return strlen(name);
+    *number = (unsigned)strtoul(digits, NULL, 10);
+    return (size_t)(dot - name);
+}
+
+static bool is_kernel(const struct tw_rec *r)
+{
+    return r->phase == TWIN_PHASE_KERNEL;
+}
+
+static bool is_input(const struct tw_view *v, const struct tw_rec *r)
+{
+    const char *name = tw_rec_name(v, r), *dot = strrchr(name, '.');
+    return r->kind == TWIN_KIND_IN || (dot && tw_starts(dot, ".in"));
+}
+
+char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
+{
+    unsigned number;
+    const char *name = tw_rec_name(v, r), *op = tw_rec_op(v, r);
+    size_t n = op_length(name, &number);
+    if (op[0])
+        return tw_cmp_copy(c, op);
+    return tw_cmp_text(c, "%.*s", (int)(n < 500 ? n : 500), name);
+}
+
+static bool same_operation(const struct tw_view *v, const struct tw_rec *r, const struct tw_view *w, const struct tw_rec *s)
+{
+    unsigned number;
+    const char *p = tw_rec_op(v, r), *q = tw_rec_op(w, s), *name = tw_rec_name(v, r), *other = tw_rec_name(w, s);
+    size_t n = op_length(name, &number), m = op_length(other, &number);
+    if (strcmp(tw_rec_scope(v, r), tw_rec_scope(w, s)) != 0 || strcmp(tw_rec_role(v, r), tw_rec_role(w, s)) != 0)
+        return false;
+    if (p[0] || q[0])
+        return strcmp(p, q) == 0;
+    return n == m && strncmp(name, other, n) == 0;
+}
+
+static bool name_has(const char *name, const char *const *parts)
+{
+    for (; *parts; parts++)
+        if (strstr(name, *parts))
+            return true;
+    return false;
+}
+
+bool tw_zoom_unwritten(const char *op)
+{
+    return name_has(op, unwritten);
+}
+
+/* ---- calls */
+
+struct call {
+    size_t first, last;            /* of a */
+    size_t inputs, records, alone; /* how many; alone: those that b has not */
+    const struct tw_diff *in, *out;
+    bool generator;                /* what differs among the inputs is the state that it draws from */
+    const struct tw_rec *hidden;   /* an input that was not seen whole, in view `in_view` */
+    const struct tw_view *in_view;
+};
+
+/* What a step shows, prepared for looking things up. */
+struct step {
+    const struct tw_view *a, *b;
+    const struct tw_stepdiff *d;
+    const struct tw_diff **by_index; /* the difference of each record of a, or NULL */
+};
+
+static bool belongs(const struct tw_view *v, size_t first, size_t previous, size_t i)
+{
+    const struct tw_rec *head = &v->rec[first], *p = &v->rec[previous], *r = &v->rec[i];
+    bool again = head->kind == r->kind && strcmp(tw_rec_name(v, head), tw_rec_name(v, r)) == 0;
+    return same_operation(v, p, v, r) && (is_input(v, p) || !is_input(v, r)) && !again;
+}
+
+static void take_input(const struct step *s, size_t i, struct call *out)
+{
+    const struct tw_rec *r = &s->a->rec[i];
+    const struct tw_diff *d = s->by_index[i];
+    size_t j = s->d->to_b[i];
+    const char *end = strrchr(tw_rec_name(s->a, r), '.');
+    out->inputs++;
+    if (d && !out->in) {
+        out->in = d;
+        out->generator = end && strcmp(end, ".generator") == 0;
+    }
+    bool in_b = j != TW_NONE && tw_rec_in_part(s->b, &s->b->rec[j]);
+    if (!out->hidden && !d && (j == TW_NONE || in_b || tw_rec_in_part(s->a, r))) {
+        out->hidden = in_b ? &s->b->rec[j] : r;
+        out->in_view = in_b ? s->b : s->a;
+    }
+}
+
+/* Inputs that only b's call has stand between the records of a's. */
+static void take_inputs_of_b(const struct step *s, struct call *out)
+{
+    for (size_t i = 0; i < s->d->count && !out->in; i++) {
+        const struct tw_diff *d = &s->d->d[i];
+        bool inside = d->at > 2 * (out->first + 1) && d->at < 2 * (out->last + 1);
+        if (d->type == TWIN_FINDING_ONLY_B && inside && is_kernel(&s->b->rec[d->b]) && is_input(s->b, &s->b->rec[d->b]) &&
+            same_operation(s->a, &s->a->rec[out->first], s->b, &s->b->rec[d->b]))
+            out->in = d;
+    }
+}
+
+/* What an output says that it was made from, where other threads' records stand between the two. */
+static void take_links(const struct step *s, size_t i, struct call *out)
+{
+    const struct tw_rec *r = &s->a->rec[i];
+    for (size_t k = 0; k < r->link_count; k++) {
+        uint32_t step = (uint32_t)(s->a->link[r->link + k] >> 32), seq = (uint32_t)s->a->link[r->link + k];
+        for (size_t j = out->first; j-- > 0 && step == r->step;)
+            if (s->a->rec[j].seq == seq && s->a->rec[j].step == step) {
+                take_input(s, j, out);
+                break;
+            } else if (s->a->rec[j].seq < seq) {
+                break;
+            }
+    }
+}
+
+/* The next call at or after *at; false at the end. */
+static bool next_call(const struct step *s, size_t *at, struct call *out)
+{
+    const struct tw_view *v = s->a;
+    while (*at < v->count && !is_kernel(&v->rec[*at]))
+        ++*at;
+    if (*at >= v->count)
+        return false;
+    *out = (struct call){.first = *at, .last = *at};
+    for (size_t i = *at; i < v->count; i++) {
+        if (!is_kernel(&v->rec[i]))
+            continue;
+        if (i > *at && !belongs(v, out->first, out->last, i))
+            break;
+        out->last = i;
+        out->records++;
+        out->alone += s->by_index[i] && s->by_index[i]->type == TWIN_FINDING_ONLY_A;
+        if (is_input(v, &v->rec[i])) {
+            take_input(s, i, out);
+            continue;
+        }
+        take_links(s, i, out);
+        if (s->by_index[i] && !out->out)
+            out->out = s->by_index[i];
+    }
+    take_inputs_of_b(s, out);
+    *at = out->last + 1;
+    return true;
+}
+
+/* ---- what to name */
+
+static void take(struct tw_cmp *c, const struct step *s, const struct tw_diff *d, enum tw_zoom_how how, struct tw_zoom_found *out)
+{
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(d, s->a, s->b, &v);
+    out->how = how;
+    out->diff = d;
+    out->op = tw_zoom_op(c, v, r);
+    out->site = tw_cmp_copy(c, tw_rec_site(v, r));
+    op_length(tw_rec_name(v, r), &out->number);
+}
+
+/* The last operation that both made before a place in the step, and was equal. */
+static char *operation_before(struct tw_cmp *c, const struct step *s, size_t at)
+{
+    for (size_t i = s->a->count; i-- > 0;) {
+        const struct tw_rec *r = &s->a->rec[i];
+        if (2 * (i + 1) < at && is_kernel(r) && !s->by_index[i] && s->d->to_b[i] != TW_NONE)
+            return tw_rec_say(c, s->a, r);
+    }
+    return NULL;
+}
+
+/* A call that one run alone made, before `at`: its output when it has one. */
+static const struct tw_diff *alone_before(const struct step *s, size_t at)
+{
+    const struct tw_diff *first = NULL;
+    for (size_t i = 0; i < s->d->count && s->d->d[i].at < at; i++) {
+        const struct tw_diff *d = &s->d->d[i];
+        const struct tw_view *v, *w;
+        const struct tw_rec *r = tw_diff_rec(d, s->a, s->b, &v);
+        if (!is_kernel(r) || (d->type != TWIN_FINDING_ONLY_A && d->type != TWIN_FINDING_ONLY_B))
+            continue;
+        if (!first)
+            first = d;
+        const struct tw_rec *head = tw_diff_rec(first, s->a, s->b, &w);
+        if (v != w || !same_operation(v, r, w, head))
+            break;
+        if (!is_input(v, r))
+            return d;
+    }
+    return first;
+}
+
+static void take_passed_on(struct tw_cmp *c, const struct step *s, const struct call *call, struct tw_zoom_found *out)
+{
+    const struct tw_diff *alone = alone_before(s, 2 * (call->first + 1));
+    const struct tw_view *v;
+    const struct tw_rec *r = alone ? tw_diff_rec(alone, s->a, s->b, &v) : NULL;
+    if (alone && (!call->generator || name_has(tw_rec_name(v, r), drawing)))
+        take(c, s, alone, TW_ZOOM_ALONE, out);
+    else if (call->generator)
+        take(c, s, call->out ? call->out : call->in, TW_ZOOM_DREW, out);
+    else
+        take(c, s, call->in, TW_ZOOM_INPUT, out);
+    out->before = operation_before(c, s, out->how == TW_ZOOM_ALONE ? alone->at : 2 * (call->first + 1));
+}
+
+static void take_made(struct tw_cmp *c, const struct step *s, const struct call *call, struct tw_zoom_found *out)
+{
+    uint64_t dropped = s->a->dropped + s->b->dropped;
+    if (out->drew && name_has(tw_rec_name(s->a, &s->a->rec[call->first]), drawing)) {
+        take(c, s, call->out, TW_ZOOM_DREW, out);
+        return;
+    }
+    bool whole = !call->hidden && call->inputs > 0 && dropped == 0;
+    take(c, s, call->out, whole ? TW_ZOOM_ORIGIN : TW_ZOOM_HIDDEN, out);
+    out->inputs = call->inputs;
+    if (whole)
+        return;
+    if (call->hidden)
+        out->before = tw_cmp_text(c, "%.200s (an input that was not seen whole)", tw_rec_name(call->in_view, call->hidden));
+    else if (dropped)
+        out->before = tw_cmp_text(c, "%llu records without details", (unsigned long long)dropped);
+    else
+        out->before = tw_cmp_text(c, "the arguments of %.200s, which were not seen", out->op ? out->op : "?");
+}
+
+/* In execution order. A call whose input differs and whose output does not has healed it (it was a buffer to write to). */
+static bool find(struct tw_cmp *c, const struct step *s, struct tw_zoom_found *out)
+{
+    struct call call, only_input = {0};
+    const struct tw_diff *memory = NULL;
+    for (size_t at = 0; next_call(s, &at, &call);) {
+        if (call.records == call.alone)
+            continue;
+        if (!call.out && call.in && !only_input.in)
+            only_input = call;
+        if (!call.out)
+            continue;
+        if (!call.in && tw_zoom_unwritten(tw_rec_name(s->a, &s->a->rec[call.first])))
+            memory = call.out;
+        else if (call.in && memory)
+            take(c, s, memory, TW_ZOOM_UNWRITTEN, out);
+        else if (call.in)
+            take_passed_on(c, s, &call, out);
+        else
+            take_made(c, s, &call, out);
+        if (out->diff)
+            return true;
+    }
+    const struct tw_diff *alone = alone_before(s, SIZE_MAX);
+    if (only_input.in) /* the last that was seen, for example when the output was not recorded */
+        take_passed_on(c, s, &only_input, out);
+    else if (alone)
+        take(c, s, alone, TW_ZOOM_ALONE, out);
+    if (alone && !out->before)
+        out->before = operation_before(c, s, alone->at);
+    return out->diff != NULL;
+}
+
+bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct tw_zoom_found *out)
+{
+    struct step s = {a, b, d, tw_calloc(a->count, sizeof *s.by_index)};
+    c->oom |= !s.by_index;
+    for (size_t i = 0; s.by_index && i < d->count; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+        if (!tw_diff_significant(&d->d[i]))
+            continue;
+        out->drew |= r->kind == TWIN_KIND_STATE;
+        if (is_kernel(r) && d->d[i].a != TW_NONE)
+            s.by_index[d->d[i].a] = &d->d[i];
+    }
+    bool found = s.by_index && find(c, &s, out);
+    tw_free(s.by_index);
+    return found;
+}
+
+void tw_zoom_found_free(struct tw_zoom_found *f)
+{
+    tw_free(f->op);
+    tw_free(f->site);
+    tw_free(f->before);
+}

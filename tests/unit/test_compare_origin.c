@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What may be called an origin. Each case is a mutant of a pair whose verdict is ORIGIN: an input that was sampled, not
+ * read, dropped, never seen, or another. Not one of them may say ORIGIN, and each names what is missing.
+ */
+#include "compare_test.h"
+
+#include "base.h"
+
+enum mutant {
+    NONE,          /* the operation (or step) got equal inputs, all seen whole, and gave another output */
+    SAMPLED,       /* an input was recorded in part */
+    UNREAD,        /* an input could not be read */
+    UNSEEN,        /* no input was recorded */
+    OTHER_INPUT,   /* an input differs */
+    OTHER_LAYOUT,  /* an input has another shape */
+    ONE_INPUT_LESS,/* an input that one run alone had */
+    CALLED_ALONE,  /* one run called something before, and an input differs after it */
+    MUTANTS
+};
+
+static const float x[4] = {1, 2, 3, 4}, y[4] = {2, 4, 6, 8}, z[4] = {2, 4, 6, 9};
+
+static void put(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind, const char *name, const char *op, uint32_t flags, const float *v, size_t n)
+{
+    synth_put(w, (struct synth_record){.phase = phase, .kind = kind, .name = name, .scope = "Net", .op = op, .flags = flags}, v, n);
+}
+
+/* ---- records of the usual level */
+
+static struct synth *trained(enum mutant m, int run)
+{
+    struct synth *s = synth_new("origin");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    for (int step = 0; step < 3; step++) {
+        bool odd = run == 1 && step == 2;
+        if (step == 0)
+            put(w, TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "w", "Linear", 0, x, 4);
+        if (m != UNSEEN)
+            put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "input[0]", "", m == UNREAD ? TWIN_REC_UNOBSERVED : 0, odd && m == OTHER_INPUT ? z : x,
+                odd && m == OTHER_LAYOUT ? 2 : 4);
+        put(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "output", "Net", 0, odd ? z : y, 4);
+        put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, m == SAMPLED ? "w[1/16]" : "w", "SGD", 0, odd ? z : y, 4);
+        twin_writer_step_end(w);
+    }
+    return s;
+}
+
+static void a_record_is_an_origin_only_with_whole_inputs(void **state)
+{
+    (void)state;
+    static const struct { enum mutant m; enum twin_role role; const char *name, *missing; } all[] = {
+        {NONE, TWIN_ORIGIN, "output", NULL},
+        {SAMPLED, TWIN_ROLE_UNKNOWN, "output", "w[1/16] of step 1 (was seen in part)"},
+        {UNREAD, TWIN_ROLE_UNKNOWN, "output", "batch input[0] of step 2 (could not be read)"},
+        {UNSEEN, TWIN_ROLE_UNKNOWN, "output", "no input was seen"},
+        {OTHER_INPUT, TWIN_ORIGIN, "input[0]", NULL}, /* the batch comes from outside: it is named, not what it made */
+        {OTHER_LAYOUT, TWIN_ORIGIN, "input[0]", NULL},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct synth *a = trained(all[i].m, 0), *b = trained(all[i].m, 1);
+        struct twin_verdict *v = compare(a, b, NULL), *back = compare(b, a, NULL);
+        if (v->first->role != all[i].role)
+            explain(v);
+        assert_string_equal(v->first->name, all[i].name);
+        assert_int_equal(v->first->role, all[i].role);
+        assert_int_equal(v->origins[0].role, all[i].role);
+        assert_true(!v->first->between[0] == !all[i].missing);
+        assert_true(!all[i].missing || strstr(v->first->between[0], all[i].missing));
+        assert_true(!all[i].missing || strstr(v->first->between[1], "output of Net in step 2"));
+        bool weights = strstr(v->equal_before, "weights") != NULL; /* only what was compared whole */
+        assert_int_equal(weights, all[i].m != SAMPLED);
+        assert_string_equal(back->first->name, v->first->name); /* the other way round it is the same place */
+        assert_int_equal(back->first->role, v->first->role);
+        twin_verdict_free(v);
+        twin_verdict_free(back);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
+/* ---- operations of a zoom pair */
+
+static struct synth *zoomed(enum mutant m, int run, const char *replay)
+{
+    struct synth *s = synth_new("zoom");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    for (int step = 0; step < 3; step++) {
+        bool odd = run == 1 && step == 2;
+        bool other = odd && (m == OTHER_INPUT || m == CALLED_ALONE);
+        put(w, TWIN_PHASE_KERNEL, TWIN_KIND_IN, "aten::relu.in0", "aten::relu", 0, x, 4);
+        put(w, TWIN_PHASE_KERNEL, TWIN_KIND_OUT, "aten::relu.out0", "aten::relu", 0, y, 4);
+        if (odd && m == CALLED_ALONE) {
+            put(w, TWIN_PHASE_KERNEL, TWIN_KIND_IN, "aten::add_.in0", "aten::add_", 0, x, 4);
+            put(w, TWIN_PHASE_KERNEL, TWIN_KIND_OUT, "aten::add_.out0", "aten::add_", 0, z, 4);
+        }
+        if (m != UNSEEN)
+            put(w, TWIN_PHASE_KERNEL, TWIN_KIND_IN, m == SAMPLED ? "aten::mm.in0[1/16]" : "aten::mm.in0", "aten::mm", m == UNREAD ? TWIN_REC_UNOBSERVED : 0,
+                other ? z : y, odd && m == OTHER_LAYOUT ? 2 : 4);
+        if (m != ONE_INPUT_LESS || !odd)
+            put(w, TWIN_PHASE_KERNEL, TWIN_KIND_IN, "aten::mm.in1", "aten::mm", m == UNSEEN ? TWIN_REC_UNOBSERVED : 0, x, 4);
+        put(w, TWIN_PHASE_KERNEL, TWIN_KIND_OUT, "aten::mm.out0", "aten::mm", 0, odd ? z : y, 4);
+        twin_writer_step_end(w);
+    }
+    if (replay)
+        twin_writer_note(w, "zoom.replay", replay);
+    return s;
+}
+
+static struct twin_verdict *zoom(enum mutant m, bool turned, const char *replay)
+{
+    struct synth *a = trained(NONE, turned), *b = trained(NONE, !turned);
+    struct synth *za = zoomed(m, turned, replay), *zb = zoomed(m, !turned, NULL);
+    struct twin_verdict *v = compare(a, b, NULL);
+    assert_int_equal(twin_compare_zoom(v, synth_done(za), synth_done(zb), NULL), 0);
+    synth_free(a);
+    synth_free(b);
+    synth_free(za);
+    synth_free(zb);
+    return v;
+}
+
+static void the_zoom_says_origin_only_with_whole_inputs(void **state)
+{
+    (void)state;
+    static const struct { enum mutant m; enum twin_role role; const char *op, *missing; } all[] = {
+        {NONE, TWIN_ORIGIN, "aten::mm", NULL},
+        {SAMPLED, TWIN_ROLE_UNKNOWN, "aten::mm", "aten::mm.in0[1/16]"},
+        {UNREAD, TWIN_ROLE_UNKNOWN, "aten::mm", "aten::mm.in0"},
+        {UNSEEN, TWIN_ROLE_UNKNOWN, "aten::mm", "not seen whole"},
+        {OTHER_INPUT, TWIN_ROLE_UNKNOWN, "aten::mm", "aten::relu of step 2"},
+        {OTHER_LAYOUT, TWIN_ROLE_UNKNOWN, "aten::mm", "aten::relu of step 2"},
+        {ONE_INPUT_LESS, TWIN_ROLE_UNKNOWN, "aten::mm", ""},
+        {CALLED_ALONE, TWIN_ROLE_UNKNOWN, "aten::add_", "aten::relu of step 2"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        for (int turned = 0; turned < 2; turned++) {
+            struct twin_verdict *v = zoom(all[i].m, turned, NULL);
+            if (v->first->role != all[i].role || strcmp(v->first->op, all[i].op) != 0)
+                explain(v);
+            assert_string_equal(v->first->op, all[i].op);
+            assert_int_equal(v->first->role, all[i].role);
+            assert_int_equal(v->origins[0].role, all[i].role);
+            assert_string_equal(v->origins[0].op, all[i].op);
+            assert_true(!all[i].missing || strstr(v->first->between[0], all[i].missing));
+            assert_int_equal(v->first->step_a, 2);
+            assert_true(has_note(v, "got equal inputs and gave another output") == (all[i].role == TWIN_ORIGIN));
+            twin_verdict_free(v);
+        }
+}
+
+/* The output is the activation that was recorded under a name of its own: that name, and the size of that tensor. */
+static void an_output_goes_by_the_name_of_the_tensor_that_it_is(void **state)
+{
+    (void)state;
+    struct synth *a = trained(NONE, 0), *b = trained(NONE, 1), *pair[2];
+    struct twin_verdict *v = compare(a, b, NULL);
+    for (int run = 0; run < 2; run++) {
+        pair[run] = synth_new("zoom");
+        struct twin_writer *w = synth_process(pair[run], 0, 1, NULL);
+        for (int step = 0; step < 3; step++) {
+            put(w, TWIN_PHASE_KERNEL, TWIN_KIND_IN, "aten::mm.in0", "aten::mm", 0, x, 4);
+            put(w, TWIN_PHASE_KERNEL, TWIN_KIND_OUT, "aten::mm.out0", "aten::mm", 0, run == 1 && step == 2 ? z : y, 4);
+            put(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "other", "Net", 0, run == 1 && step == 2 ? x : y, 4);
+            put(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "hidden", "Net", 0, run == 1 && step == 2 ? z : y, 4);
+            twin_writer_step_end(w);
+        }
+    }
+    assert_int_equal(twin_compare_zoom(v, synth_done(pair[0]), synth_done(pair[1]), NULL), 0);
+    assert_string_equal(v->first->name, "hidden");
+    assert_string_equal(v->first->op, "aten::mm");
+    assert_int_equal(v->first->kind, TWIN_KIND_ACTIVATION);
+    assert_int_equal(v->first->role, TWIN_ORIGIN);
+    assert_true(has_note(v, "in the runs themselves, which recorded no operations, the first that differs is forward/activation output"));
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+    synth_free(pair[0]);
+    synth_free(pair[1]);
+}
+
+static void replays_that_agree_acquit(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = zoom(NONE, false, "aten::mm 20 0");
+    assert_int_equal(v->replay, TWIN_REPLAY_AGREES);
+    assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
+    assert_int_equal(v->origins[0].role, TWIN_ROLE_UNKNOWN);
+    assert_true(has_note(v, "acquits aten::mm") && has_note(v, "an input that no record shows"));
+    assert_string_equal(v->first->between[0], "the recorded inputs of aten::mm in step 2");
+    twin_verdict_free(v);
+    v = zoom(NONE, false, "aten::mm 20 3");
+    assert_int_equal(v->first->role, TWIN_ORIGIN);
+    assert_true(has_note(v, "it is not deterministic"));
+    twin_verdict_free(v);
+    v = zoom(NONE, false, "aten::relu 20 0"); /* another operation's replays say nothing of this one */
+    assert_int_equal(v->first->role, TWIN_ORIGIN);
+    twin_verdict_free(v);
+}
+
+/* A rate of learning is set by the job's own lines: the operations that use it make none of it. */
+static void a_hyperparameter_stays_the_headline(void **state)
+{
+    (void)state;
+    struct synth *pair[2], *z2[2];
+    for (int run = 0; run < 2; run++) {
+        float lr[1] = {run ? 0.01f : 0.005f};
+        pair[run] = synth_new("lr");
+        struct twin_writer *w = synth_process(pair[run], 0, 1, NULL);
+        put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_HYPER, "lr[0]", "SGD", 0, lr, 1);
+        put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", "SGD", 0, run ? z : y, 4);
+        twin_writer_step_end(w);
+        z2[run] = zoomed(NONE, run, NULL);
+    }
+    struct twin_verdict *v = compare(pair[0], pair[1], NULL);
+    assert_string_equal(v->first->name, "lr[0]");
+    assert_int_equal(twin_compare_zoom(v, synth_done(z2[0]), synth_done(z2[1]), NULL), 0);
+    assert_string_equal(v->first->name, "lr[0]");
+    assert_string_equal(v->first->op, "SGD");
+    assert_int_equal(v->first->elements, 1);
+    assert_true(has_note(v, "the first operation that meets the difference is aten::mm"));
+    twin_verdict_free(v);
+    for (int run = 0; run < 2; run++) {
+        synth_free(pair[run]);
+        synth_free(z2[run]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_is_an_origin_only_with_whole_inputs), cmocka_unit_test(the_zoom_says_origin_only_with_whole_inputs),
+        cmocka_unit_test(an_output_goes_by_the_name_of_the_tensor_that_it_is), cmocka_unit_test(replays_that_agree_acquit),
+        cmocka_unit_test(a_hyperparameter_stays_the_headline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
