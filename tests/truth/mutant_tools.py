@@ -13,7 +13,7 @@ import shutil
 from traces import Edited
 from twinrun.trace import KINDS, UNOBSERVED
 
-STATE = KINDS.index("state")
+STATE, ORDER = KINDS.index("state"), KINDS.index("order")
 HARMFUL, HARMLESS = {}, {}
 
 
@@ -88,12 +88,15 @@ class Copy:
 
 
 def results(trace):
-    """Indices of records whose contents are results: not generators, and seen."""
+    """Indices of records whose contents are results: seen, no generators, no mere orders.
+
+    Another order of parameters from which nothing follows is named, and is no difference.
+    """
     kinds = {i: s.kind for i, s in trace.series.items()}
     return [
         i
         for i, r in enumerate(trace.records)
-        if kinds[r.series] != STATE and not r.flags & UNOBSERVED
+        if kinds[r.series] not in (STATE, ORDER) and not r.flags & UNOBSERVED
     ]
 
 
