@@ -188,7 +188,11 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
         return;
     bool resumed = c->arms && c->v->shift != 0;
     struct twin_signature s = tw_known_signature(c->v->first, resumed ? "resumed" : c->arms ? "two" : "same");
+    char **settings = NULL;
+    s.setting_count = tw_known_settings(c->runs[0], &settings);
+    s.settings = settings;
     tw_known_look_up(c->home, &s, k);
+    tw_known_settings_free(settings, s.setting_count);
 }
 
 /* The job, as one could type it behind "twinrun check". */
@@ -256,6 +260,7 @@ static int print_verdict(struct tw_check *c)
         .github = c->args.github,
         .can_zoom = !c->zoomed && !c->args.against && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
         .can_isolate = can_isolate(c),
+        .shares_files = c->shares_files && !c->interrupted,
         .repeats = c->arm_repeats,
         .hint = known.hint,
         .again = suggestions(c, &again),

@@ -22,6 +22,9 @@
 static const struct tw_option options[] = {
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one: what of it makes its runs part from those of A?", FIELD(b)},
+    {"through", 0, TW_OPT_FLAG, NULL, NULL, "Arms",
+     "A and B differ in something that you have set: through which factor does it act? Both run under the same pins, until they agree",
+     FIELD(through)},
     {"max-runs", 'n', TW_OPT_COUNT, "N", "200", "Budget", "make at most N runs", FIELD(max_runs), 1, 100000},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
     {"jobs", 'j', TW_OPT_COUNT, "N", "1", "Budget",
@@ -73,6 +76,8 @@ static const struct tw_pair examples[] = {
     {"twinrun isolate --resume -- python train.py", "go on after an interruption"},
     {"twinrun isolate --a 'OMP_NUM_THREADS=1 python train.py' --b 'OMP_NUM_THREADS=4 python train.py --workers 2'",
      "which of the differences makes them part?"},
+    {"twinrun isolate --through --a 'python train.py --data /mnt/a' --b 'python train.py --data /mnt/b'",
+     "equal data, another place: does it act through the order of directories?"},
     {NULL, NULL},
 };
 
@@ -104,7 +109,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
 static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL,
+    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL && !c->args.through,
                                     .thorough = c->args.thorough,
                                     .parallel = (uint32_t)c->args.jobs};
     c->args.fresh_dir |= c->args.jobs > 1; /* runs at the same time must not write over each other's files */
@@ -118,7 +123,7 @@ static int prepare(struct tw_isolate *c)
         return rc;
     if (c->args.save_case && tw_known_may_save(c->home, c->args.save_case) != 0)
         return TW_EXIT_TROUBLE;
-    if ((c->args.a ? tw_isolate_arms_open(c, &err) : candidates(c, &err)) != 0)
+    if ((o.arms ? tw_isolate_arms_open(c, &err) : candidates(c, &err)) != 0)
         return tw_trouble(&err, "isolate");
     if (twin_search_plan(c->candidate, c->count, &o, &c->plan, &err) != 0)
         return tw_trouble(&err, "isolate: no plan");
@@ -181,6 +186,8 @@ static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands
         return tw_bad_use("isolate", "expected either -- COMMAND or --a CMD --b CMD, found both");
     if (!job->count && !a->a && !a->b)
         return tw_bad_use("isolate", "expected the job's command after --; write: twinrun isolate -- python train.py");
+    if (job->count && a->through)
+        return tw_bad_use("isolate", "--through belongs to --a and --b");
     if (!job->count && (!a->a || !a->b))
         return tw_bad_use("isolate", "expected two arms, found only --%s; give --%s too", a->a ? "a" : "b", a->a ? "b" : "a");
     return -1;
@@ -195,6 +202,11 @@ static int run(int argc, char **argv)
         rc = choose_arms(&c.args, &job);
     if (rc < 0) {
         c.argv = job.items;
+        if (c.args.through) {
+            tw_shell_argv(c.args.a, c.shell[0]);
+            tw_shell_argv(c.args.b, c.shell[1]);
+            c.argv = c.shell[1];
+        }
         tw_interrupt_hold();
         tw_progress_setup(c.args.quiet);
         rc = prepare(&c);
@@ -227,7 +239,8 @@ const struct tw_command tw_command_isolate = {
     "(arg:--option), other arguments (arg:N, the N-th), the program. A is compared with itself, B with A; then A is run with some of "
     "the differences as in B, until those are found that make it part. Last, on fresh runs, B with the set as in A must agree with A, and "
     "A with the set as in B must part. `&&`, `;` and pipes must be the same in both. When A does not repeat itself, isolate A first, or "
-    "hold still what is known to vary with --pin.",
+    "hold still what is known to vary with --pin. When all that was found is an argument or a variable that you set, --through goes on: "
+    "both commands run under the same pins, and the pin under which they agree is what the difference acts through.",
     options,
     TW_OPERANDS_JOB,
     0,

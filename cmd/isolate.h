@@ -24,7 +24,7 @@ struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore, data;
-    bool fresh_dir, json, no_cases, quiet, resume, text, thorough;
+    bool fresh_dir, json, no_cases, quiet, resume, text, thorough, through;
 };
 
 /* A run that the search has asked for, found again by its handle. */
@@ -44,7 +44,8 @@ struct tw_isolate {
     struct tw_isolate_args args;
     char *const *argv;                    /* the job; without any words with --a and --b */
     struct tw_data data;                  /* of args.data, verified */
-    struct tw_isolate_arms *arms;         /* NULL without --a and --b */
+    struct tw_isolate_arms *arms;         /* NULL without --a and --b, and with --through */
+    char *shell[2][4];                    /* --through: A and B as sh -c; argv is B's */
     char *home, *spool;
     struct tw_journal journal;            /* its folder is the search's, below <home>/searches */
     struct twin_factors factors;
@@ -102,7 +103,7 @@ bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_searc
 bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
 /* Takes from a run what later ones and the report need. v: NULL when it was not compared. */
 void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v);
-void tw_isolate_arms_look_back(struct tw_isolate *c); /* once, before the report: takes from the log what its notes say */
+void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_report *r); /* once, before the report: takes from the log what its notes say */
 void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r); /* what differs, and the fix */
 /* malloc'ed texts: the options that give the job; the next command, or ""; notes 0 to TW_ISOLATE_ARMS_NOTES - 1, NULL: none. */
 enum { TW_ISOLATE_ARMS_NOTES = 16 };

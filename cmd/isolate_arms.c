@@ -25,6 +25,7 @@ struct tw_isolate_arms {
     char *fails;                        /* a mixed command that does not end well */
     char **versions; size_t version_count; /* of libraries that differ between A and B as they ran */
     bool aligned;                       /* B was seen to begin where A does: a run may be ended when it has parted */
+    bool pins_resume; /* a run of B with the causes as in A is still a resumed one */
 };
 
 /* ---- the candidates */
@@ -202,7 +203,34 @@ void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_reques
         x->aligned = v->shift == 0;
 }
 
-void tw_isolate_arms_look_back(struct tw_isolate *c)
+/* Is B with the causes as in A still a resumed job? */
+static bool still_resumes(struct tw_isolate *c, const struct twin_search_report *r, const struct twin_run *of_a)
+{
+    bool resumes = false;
+    for (size_t i = 0; i < c->log.count && r->cause_count && of_a; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
+        bool exact = m && e->purpose == TWIN_FOR_CONFIRM && e->result.status == TWIN_ENDED_WELL;
+        for (size_t k = 0; exact && k < c->count; k++) {
+            bool cause = false;
+            for (size_t n = 0; n < r->cause_count; n++)
+                cause |= r->cause[n].candidate == k;
+            exact = twin_search_has(&m->pinned, k) == cause;
+        }
+        const struct twin_run *pair[2] = {of_a, exact ? tw_isolate_find(c, e->result.handle) : NULL};
+        struct twin_compare_options how = tw_isolate_compare_options(c);
+        struct twin_verdict *v = NULL;
+        if (!pair[1])
+            continue;
+        if (twin_compare(pair, 2, &how, &v, NULL) == 0)
+            resumes = v->shift != 0;
+        twin_verdict_free(v);
+        return resumes;
+    }
+    return resumes;
+}
+
+void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct tw_isolate_arms *x = c->arms;
     uint64_t a = 0, b = 0;
@@ -223,6 +251,7 @@ void tw_isolate_arms_look_back(struct tw_isolate *c)
     const struct twin_run *of_a = a ? tw_isolate_find(c, a) : NULL, *of_b = b ? tw_isolate_find(c, b) : NULL;
     if (of_a && of_b)
         compare_versions(x, of_a, of_b);
+    x->pins_resume = still_resumes(c, r, of_a);
 }
 
 /* ---- the report */
@@ -306,6 +335,16 @@ char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
     return NULL;
 }
 
+/* Of a resumed arm "do not resume" is no fix: what it did not get back is. */
+static void print_lost(const struct twin_finding *f)
+{
+    char *name = f ? tw_printable(f->name, strlen(f->name)) : NULL;
+    if (f)
+        printf("lost      the resumed run differs first in %s%s%s: save and restore what that is made from\n", f->layer, name && *name ? ": " : "",
+               name ? name : "");
+    tw_free(name);
+}
+
 void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct twin_search_set named = causes(c, r, true);
@@ -314,8 +353,14 @@ void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_
             printf("differs   %s: %s\n", c->factor[i]->id, c->factor[i]->fix);
     char *agrees = r->outcome == TWIN_SEARCH_ISOLATED ? mixed(c, r, false) : NULL;
     char *text = agrees ? tw_printable(agrees, strlen(agrees)) : NULL;
-    if (text)
+    /* B is a resumed job, and with the causes as in A it is none. */
+    bool resumed = c->first && c->first->shift != 0 && !c->arms->pins_resume;
+    if (text && resumed)
+        print_lost(c->first->first);
+    else if (text)
         printf("fix       B with this as in A: %s\n", text);
+    if (text && !resumed)
+        printf("through   you have set that; what it acts through is found by: twinrun isolate --through with the same --a and --b\n");
     if (r->outcome == TWIN_SEARCH_UNEXPLAINED)
         printf("outside   it lies outside what differs between the commands\n");
     tw_free(text);

@@ -124,13 +124,15 @@ static json_t *describe(const struct tw_isolate *c)
                           factors, "steps", (json_int_t)c->args.steps, "ignore", ignored, "text", (int)c->args.text, "jobs",
                           (json_int_t)c->args.jobs); /* the order of the runs hangs on it */
     tw_free(cwd);
-    if (c->arms) {
+    if (c->args.a) {
         char *a = redactor ? twin_redact(redactor, c->args.a, NULL) : NULL, *b = redactor ? twin_redact(redactor, c->args.b, NULL) : NULL;
         json_object_set_new(j, "a", tw_json_text(a));
         json_object_set_new(j, "b", tw_json_text(b));
         tw_free(a);
         tw_free(b);
         json_object_set_new(j, "held", tw_json_text(c->args.pin ? c->args.pin : ""));
+        if (c->args.through)
+            json_object_set_new(j, "through", json_true());
     }
     twin_redactor_close(redactor);
     return j;

@@ -301,7 +301,10 @@ static void known_cases(struct tw_isolate_result *o, const struct tw_isolate *c)
     const char **factors = x->first && !c->args.no_cases ? list(o, x->cause_count, sizeof *factors) : NULL;
     if (!factors)
         return;
-    struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
+    /* A resumed arm: what the seam lost is what check says of it, too. */
+    bool resumed = c->arms && c->first && c->first->shift != 0;
+    const char *arms = c->arms ? "two" : "same";
+    struct twin_signature s = signature(x, resumed ? "resumed" : arms, factors);
     tw_known_look_up(c->home, &s, &o->known);
     x->hint = o->known.hint;
     x->hint_count = o->known.count;
@@ -331,7 +334,10 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     struct tw_buf b = {0};
     switch (r->outcome) {
     case TWIN_SEARCH_ISOLATED:
-        tw_buf_printf(&b, "The runs%s part%s because of ", c->arms ? " of B and A" : "", r->sufficient ? "" : " mainly");
+        if (c->args.through)
+            tw_buf_puts(&b, "What differs between A and B acts through ");
+        else
+            tw_buf_printf(&b, "The runs%s part%s because of ", c->arms ? " of B and A" : "", r->sufficient ? "" : " mainly");
         for (size_t i = 0; i < r->cause_count; i++) {
             const struct twin_factor *f = c->factor[r->cause[i].candidate];
             tw_buf_printf(&b, "%s%s (%s)", i ? " and " : "", f->id, f->title);
@@ -389,6 +395,36 @@ static char *next(const struct tw_isolate *c, const struct twin_search_report *r
     return tw_buf_steal(&b);
 }
 
+/* With --through: the same pins hold both commands to one result. */
+static char *next_through(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, r->outcome == TWIN_SEARCH_ISOLATED ? "twinrun check" : "");
+    for (int arm = 0; arm < 2 && r->outcome == TWIN_SEARCH_ISOLATED; arm++) {
+        struct tw_buf run = {0};
+        char *command = tw_shell_quote(c->shell[arm], 0);
+        tw_buf_puts(&run, "twinrun run --pin ");
+        for (size_t i = 0; i < r->cause_count; i++)
+            tw_buf_printf(&run, "%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
+        tw_buf_printf(&run, " -- %s", command ? command : "");
+        char *words[] = {run.data, NULL}, *quoted = run.data ? tw_shell_quote(words, 0) : NULL;
+        tw_buf_printf(&b, " --%c %s", 'a' + arm, quoted ? quoted : "");
+        tw_free(quoted);
+        tw_free(command);
+        tw_buf_free(&run);
+    }
+    return tw_buf_steal(&b);
+}
+
+static char *next_command(const struct tw_isolate *c, const struct twin_search_report *r, const char *job)
+{
+    if (c->arms)
+        return tw_isolate_arms_next(c, r);
+    if (c->args.through)
+        return next_through(c, r);
+    return next(c, r, job);
+}
+
 static enum twin_mood mood(enum twin_search_outcome o)
 {
     return o == TWIN_SEARCH_ISOLATED ? TWIN_MOOD_FOUND
@@ -416,17 +452,17 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
 {
     *o = (struct tw_isolate_result){{0}};
     twin_redactor_open(c->home, &o->redactor, NULL); /* no memory: nothing can be told, own() says so */
-    const char *job = own(o, c->arms ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
+    const char *job = own(o, c->args.a ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
     o->x = (struct twin_isolation){
         .mood = mood(r->outcome), .outcome = outcome_words(r), .seed = r->seed, .arrangement = r->arrangement ? r->arrangement : "",
         .left = r->left, .left_parted = r->left_parted, .more = r->more, .sufficient = r->sufficient, .sentence = own(o, sentence(c, r)), .command = job,
-        .folder = c->journal.folder, .next = own(o, c->arms ? tw_isolate_arms_next(c, r) : next(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
+        .folder = c->journal.folder, .next = own(o, next_command(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
         .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons", .unit_why = r->unit_why ? r->unit_why : "",
         .baseline = r->baseline, .baseline_parted = r->parted, .rate_low = r->rate_low, .rate_high = r->rate_high, .bound = r->bound,
         .runs = r->runs, .seconds = r->seconds, .arms = r->arms,
     };
     if (c->arms)
-        tw_isolate_arms_look_back(c);
+        tw_isolate_arms_look_back(c, r);
     causes(o, c, r);
     contrasts(o, c, r);
     pins_alone(o, c);

@@ -122,8 +122,8 @@ struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *
     return (struct twin_compare_options){
         .steps_given = c->args.steps > 0,
         .steps = (uint32_t)c->args.steps,
-        .arms = c->arms != NULL,
-        .find_shift = c->arms != NULL,
+        .arms = c->args.a != NULL,
+        .find_shift = c->args.a != NULL,
         .ignore = c->args.ignore.items,
         .ignore_count = c->args.ignore.count,
     };
@@ -191,7 +191,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
         out->layer = twin_search_layer("artifact");
         out->steps = 1;
     }
-    if (out->parted && !c->arms)
+    if (out->parted && !c->args.a) /* of two commands only A's first run is the measure */
         out->agrees = agreeing(c, world_digest(c, q), r);
     if (q->purpose == TWIN_FOR_BASELINE)
         note_common(c, reference, r, cut, &out->same);
@@ -202,7 +202,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
     bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : natural);
     if (wanted)
         c->first = v;
-    if (out->parted && natural)
+    if (out->parted && natural && !c->args.through)
         out->vote = tw_isolate_replays(c, v, reference);
     if (!wanted)
         twin_verdict_free(v);
@@ -250,7 +250,7 @@ static struct tw_watch watch_for(const struct tw_isolate *c, const struct twin_s
 {
     struct tw_watch w = {.expected_s = c->natural_s};
     /* The first pair of natural runs goes on to the end: what neither met cannot be the cause. */
-    if (q->may_cut && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
+    if (q->may_cut && !c->args.through && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
         w.reference = reference;
     w.how.ignore = c->args.ignore.items;
     w.how.ignore_count = c->args.ignore.count;
@@ -260,9 +260,18 @@ static struct tw_watch watch_for(const struct tw_isolate *c, const struct twin_s
 }
 
 /* Starts the run: waits for its end, or, with workers, leaves that to them. */
+/* The command of a run. With --through references are runs of A, and what is compared with them runs of B. */
+static char *const *command_of(struct tw_isolate *c, const struct twin_search_request *q)
+{
+    bool of_a = !q->reference || q->purpose == TWIN_FOR_REFERENCE;
+    if (!c->args.through)
+        return c->argv;
+    return of_a ? c->shell[0] : c->shell[1];
+}
+
 static int launch(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct tw_workers *workers, struct twin_error *err)
 {
-    char *mix[4], *const *argv = c->arms ? mix : c->argv;
+    char *mix[4], *const *argv = c->arms ? mix : command_of(c, q);
     struct twin_world_plan p = {.cpu = -1};
     struct twin_launch_options o = {
         .home = c->home,
@@ -347,6 +356,8 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
         learn_effects(c, &m->world, r);
     if (m->reference && out->status == TWIN_ENDED_WELL)
         rc = compare(c, q, m->reference, r, m->watch.stopped_parted, out, err);
+    if (c->args.through && q->purpose == TWIN_FOR_REFERENCE)
+        out->parted = m->reference != NULL; /* A agrees with A: that says nothing of B */
     bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
     if (rc == 0 && badly && m->reference) {
         out->parted = true; /* its reference did end well */
@@ -464,6 +475,10 @@ int tw_isolate_run(void *user, const struct twin_search_request *request, size_t
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
     if (n > 1)
         return several(c, request, n, out, err);
+    if (request->purpose == TWIN_FOR_VOTE && c->args.through) { /* what two commands compute is no question for a replay */
+        *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .handle = request->reference};
+        return 0;
+    }
     int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err) : one_at_the_right_level(c, request, out, err);
     c->interrupted |= tw_interrupted() || (rc == 0 && out->status == TWIN_NOT_ENDED);
     return rc;

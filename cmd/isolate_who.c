@@ -168,6 +168,9 @@ static void read_consumers(const struct twin_run *r, const char *word, struct tw
     snprintf(key[1], sizeof key[1], "audit.%s", word);
     if (twin_said_lines(r, &text, &line, &count, NULL) != 0)
         count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(line[i].key, "consumer.torch-seeded") == 0)
+            add(x, tw_strdup("torch was never seeded: nothing calls torch.manual_seed before these lines draw"));
     from_python(line, count, key[0], x);
     for (size_t i = 0; i < count; i++)
         if (strcmp(line[i].key, key[1]) == 0)
@@ -206,6 +209,12 @@ static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *w
     tw_free(who);
 }
 
+static bool never_seeded(const struct tw_isolate *c)
+{
+    const struct tw_isolate_consumers *x = c->consumer_count ? &c->consumer[c->consumer_count - 1] : NULL;
+    return x && x->count && tw_starts(x->text[0], "torch was never seeded");
+}
+
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r)
 {
     for (size_t i = 0; i < r->cause_count && !c->arms && !tw_interrupted(); i++) {
@@ -213,6 +222,9 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
         const char *word = f->edits ? NULL : audited(f);
         if (word)
             ask(c, f, word);
+        /* Entropy that torch's own generator was started from: the lines that draw say more than the import that asked. */
+        if (word && strcmp(word, "torch-draws") != 0 && never_seeded(c))
+            ask(c, f, "torch-draws");
     }
     if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_interrupted())
         ask(c, NULL, "unpinned");

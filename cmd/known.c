@@ -6,7 +6,9 @@
 
 #include "base.h"
 
+#include <jansson.h>
 #include <string.h>
+#include <twin/provenance.h>
 #include <twin/run.h>
 #include <unistd.h>
 
@@ -21,6 +23,37 @@ struct twin_signature tw_known_signature(const struct twin_finding *f, const cha
         .site = f->site,
         .arms = arms,
     };
+}
+
+size_t tw_known_settings(const struct twin_run *run, char ***out)
+{
+    json_t *p = NULL;
+    json_t *value;
+    const char *key;
+    size_t n = 0;
+    *out = NULL;
+    if (twin_provenance_load(run->dir, &p, NULL) != 0)
+        return 0;
+    const json_t *rank = json_array_get(json_object_get(p, "ranks"), 0);
+    json_t *settings = json_object_get(rank, "settings");
+    const json_t *changed = json_object_get(rank, "settings_at_start");
+    char **list = tw_calloc(json_object_size(settings) + 1, sizeof *list);
+    json_object_foreach(settings, key, value) {
+        bool held = list && json_is_string(value) && !json_object_get(changed, key);
+        char *text = held ? tw_printf("%s=%s", key, json_string_value(value)) : NULL;
+        if (text)
+            list[n++] = text;
+    }
+    json_decref(p);
+    *out = list;
+    return n;
+}
+
+void tw_known_settings_free(char **settings, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        tw_free(settings[i]);
+    tw_free(settings);
 }
 
 void tw_known_look_up(const char *home, const struct twin_signature *s, struct tw_known *k)

@@ -17,6 +17,9 @@ struct tw_known {
 
 /* What the first finding of a verdict shows; borrows from it. arms: "same", "two", "resumed". */
 struct twin_signature tw_known_signature(const struct twin_finding *f, const char *arms);
+/* Settings of the run that held from its first record to its end, for s->settings; the strings are malloc'ed, and so is the list. */
+size_t tw_known_settings(const struct twin_run *run, char ***out);
+void tw_known_settings_free(char **settings, size_t count);
 /* Fills k (tw_known_free). Files that are wrong are said and skipped: hints are never worth a failure. */
 void tw_known_look_up(const char *home, const struct twin_signature *s, struct tw_known *k);
 void tw_known_free(struct tw_known *k);

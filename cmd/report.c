@@ -252,7 +252,11 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
         }
         if (v->outcome == TWIN_DIFFER && v->first) {
             struct twin_signature s = tw_known_signature(v->first, same ? "same" : "two");
+            char **settings = NULL;
+            s.setting_count = tw_known_settings(runs[0], &settings);
+            s.settings = settings;
             tw_known_look_up(home, &s, &known);
+            tw_known_settings_free(settings, s.setting_count);
             x.hint = known.hint;
             x.hint_count = known.count;
         }

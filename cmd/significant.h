@@ -28,6 +28,10 @@ struct tw_set {
 int tw_set_read(const char *operand, const char *home, const struct tw_measure *m, struct tw_set *out);
 /* Measures a run into a set: adds its value, or leaves it out and says why. r is taken over. */
 int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run *r, struct twin_error *err);
+/* significant_commands.c: 0 when all runs are of one program, whatever its arguments; else TWIN_EINVAL, which names them. */
+int tw_set_one_program(const struct tw_set *s, struct twin_error *err);
+/* "3 commands: ...", or "" where all runs have the same. malloc'ed; NULL: no memory. */
+char *tw_set_commands(const struct tw_set *s);
 void tw_set_free(struct tw_set *s);
 
 struct tw_significant {

@@ -35,12 +35,17 @@ static const char *what(const struct tw_significant *s)
 
 /* ---- the worlds: every figure carries its configuration */
 
-/* Of the set's first run. malloc'ed. */
+/* Of the set's first run, and the commands where the others have other ones. malloc'ed. */
 static char *configuration(const struct tw_set *set)
 {
     if (!set->run) /* every figure carries its configuration, or that it has none */
         return tw_printf("from %s, which does not say how they were measured", set->operand);
-    return tw_configuration(set->run[0]);
+    char *first = tw_configuration(set->run[0]);
+    char *commands = tw_set_commands(set);
+    char *text = first && commands ? tw_printf("%s%s%s", first, *commands ? "; " : "", commands) : NULL;
+    tw_free(first);
+    tw_free(commands);
+    return text;
 }
 
 /* Whether all runs of one set were over before the other's began: then a drift of the machine looks like a difference. */

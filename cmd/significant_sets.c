@@ -362,5 +362,7 @@ int tw_set_read(const char *operand, const char *home, const struct tw_measure *
     tw_free(path);
     if (rc == 0 && out->n == 0)
         rc = twin_error_set(&err, TWIN_EINVAL, "%s: expected at least one value, found none%s%s", operand, out->left_out_count ? "; left out: " : "", out->left_out_count ? out->left_out[0] : "");
+    if (rc == 0)
+        rc = tw_set_one_program(out, &err);
     return rc ? tw_trouble(&err, "nothing was compared") : 0;
 }

@@ -38,6 +38,10 @@ static json_t *rank_json(const struct twin_telemetry_process *p, const struct tw
                           (json_int_t)p->rows, "outcome", outcome_name(d->outcome), "blocks", (json_int_t)d->blocks, "visible",
                           d->outcome == TWIN_DIP_TOO_FEW ? json_null() : tw_json_number(d->visible), "sentence", tw_json_text(sentence ? sentence : ""));
     tw_free(sentence);
+    if (d->outcome == TWIN_DIP_NONE) {
+        json_object_set_new(o, "unsteady", json_boolean(d->unsteady));
+        json_object_set_new(o, "step_s", json_pack("[o, o, o]", tw_json_number(d->fastest_s), tw_json_number(d->median_s), tw_json_number(d->slowest_s)));
+    }
     if (d->outcome == TWIN_DIP_FOUND) {
         json_object_set_new(o, "first", json_integer(d->first));
         json_object_set_new(o, "last", json_integer(d->last));
@@ -55,12 +59,21 @@ static json_t *rank_json(const struct twin_telemetry_process *p, const struct tw
     return o;
 }
 
+static const char *outcome_word(const struct twin_dip *d)
+{
+    if (d->outcome == TWIN_DIP_FOUND)
+        return "SLOW";
+    if (d->outcome == TWIN_DIP_TOO_FEW)
+        return "TOO FEW";
+    return d->unsteady ? "UNSTEADY" : "EVEN";
+}
+
 static void rank_text(const struct twin_telemetry_process *p, const struct twin_dip *d, bool many)
 {
     char *sentence = twin_dip_sentence(d);
     if (many)
         printf("rank %d  ", p->rank);
-    printf("%s  %s\n", d->outcome == TWIN_DIP_FOUND ? "SLOW" : d->outcome == TWIN_DIP_NONE ? "EVEN" : "TOO FEW", sentence ? sentence : "");
+    printf("%s  %s\n", outcome_word(d), sentence ? sentence : "");
     tw_free(sentence);
     if (d->outcome != TWIN_DIP_FOUND)
         return;

@@ -127,6 +127,7 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
         .width = columns(),
         .can_zoom = o->can_zoom,
         .can_isolate = o->can_isolate,
+        .shares_files = o->shares_files,
         .repeats = o->repeats,
         .hint = o->hint,
         .hint_count = o->hint_count,

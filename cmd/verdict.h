@@ -16,6 +16,7 @@ struct tw_verdict_output {
     bool json, github;
     bool can_zoom;             /* a zoom may add to this verdict: suggest it */
     bool can_isolate;     /* the cause is not known and the job can be run again: suggest twinrun isolate */
+    bool shares_files;         /* a run found files that earlier ones wrote */
     bool repeats;              /* it is known that this is no matter of chance: do not ask "how often?" */
     const struct twin_hint *hint;
     size_t hint_count;

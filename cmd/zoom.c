@@ -50,11 +50,18 @@ static bool several_trainers(const struct twin_verdict *v)
     return false;
 }
 
+/* Set by the job's own lines: no operation makes it. Of torch's generators the line that draws first can be shown. */
+static bool is_set_by_the_job(const struct twin_finding *f)
+{
+    bool of_torch = tw_starts(f->name, "torch.");
+    return f->kind == TWIN_KIND_HYPER || (f->kind == TWIN_KIND_STATE && !of_torch);
+}
+
 bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a, const char **why)
 {
     const struct twin_finding *f = v->first;
     *why = NULL;
-    bool set = f && (f->kind == TWIN_KIND_HYPER || f->kind == TWIN_KIND_STATE); /* by the job's own lines: no operation makes it */
+    bool set = f && is_set_by_the_job(f);
     if (!f || f->type > TWIN_FINDING_ORDER || !is_computed(f->phase) || set)
         return false;
     if (!uses_torch(a)) {

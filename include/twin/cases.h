@@ -16,6 +16,7 @@ struct twin_signature {
     const char *site;                             /* its source lines, innermost first, joined by '\n' */
     const char *arms;                             /* "same", "two", "resumed": what was compared */
     const char *const *factors; size_t factor_count; /* that were isolated; 0: nothing was */
+    char *const *settings; size_t setting_count; /* in force from the first record to the end: "deterministic_algorithms=True" */
 };
 
 /* The keys of a signature: the points each is worth are in docs/cases.md. */
@@ -25,6 +26,7 @@ enum twin_case_key {
 struct twin_case {
     char *id, *title, *cause, *fix;
     struct { char **text; size_t count; } accepts[TWIN_CASE_KEYS]; /* patterns, any of which will do; count 0: not asked for */
+    char **unless; size_t unless_count; /* patterns over settings: the remedy is in force already */
     char **references; size_t reference_count;
 };
 struct twin_cases { struct twin_case *one; size_t count; char **problem; size_t problem_count; };

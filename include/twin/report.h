@@ -38,6 +38,7 @@ struct twin_report {
     unsigned width;                       /* text only: columns; 0 = 80, at least 40 */
     bool can_zoom;                        /* text only: a zoom may name the operation, so suggest it */
     bool can_isolate;                     /* text only: the cause is not known and the command can be run again, so suggest it */
+    bool shares_files;                    /* text only: a run may have read what an earlier one left: suggest scratch copies */
     bool repeats;                         /* text only: what was found is no matter of chance */
     const struct twin_hint *hint; size_t hint_count; /* best first */
     struct twin_report_again again;       /* for the suggestions of text and page */

@@ -121,7 +121,10 @@ struct twin_dip {
     double usual_s, slow_s;           /* seconds per step */
     double slower, low, high;         /* .31: 31% slower; 95% interval (Hodges and Lehmann), NaN when there are too few blocks */
     double p;                         /* of the stretch, among all stretches of shuffled blocks */
-    double visible;                   /* a stretch must be slower than that to be told from this run's own unrest */
+    double visible;                   /* a fifth of the run slower by that would have shown, wherever it lay; INFINITY: none would; of twin_dip_between what b must exceed */
+    double median_s, fastest_s, slowest_s; /* seconds per step of the blocks; of twin_dip_find without TOO_FEW */
+    size_t odd;                       /* blocks that are farther from the median than the run's own unrest explains */
+    bool unsteady;                    /* there are too many of these to call the run even, though no one stretch stands out */
     enum twin_cause cause;
     struct twin_moved moved[TWIN_COUNTERS]; /* most telling first */
     size_t tested;

@@ -31,6 +31,7 @@ static void free_case(struct twin_case *c)
     tw_free(c->fix);
     for (int k = 0; k < TWIN_CASE_KEYS; k++)
         free_list(c->accepts[k].text, c->accepts[k].count);
+    free_list(c->unless, c->unless_count);
     free_list(c->references, c->reference_count);
 }
 
@@ -87,15 +88,18 @@ static int on_key(void *user, const char *key, const struct tw_toml_value *v, si
 {
     struct reading *r = user;
     struct twin_case *c = &r->out->one[r->out->count - 1];
-    const char *names[TWIN_CASE_KEYS + 6] = {"id", "title", "cause", "fix", "references"};
+    enum { OTHERS = 6 };
+    const char *names[TWIN_CASE_KEYS + OTHERS + 1] = {"id", "title", "cause", "fix", "references", "unless"};
     char **const texts[] = {&c->id, &c->title, &c->cause, &c->fix};
     for (int i = 0; i < 4; i++)
         if (strcmp(key, names[i]) == 0)
             return set_text(r, key, texts[i], v, line, err);
     if (strcmp(key, "references") == 0)
         return set_list(r, key, &c->references, &c->reference_count, v, line, err);
+    if (strcmp(key, "unless") == 0)
+        return set_list(r, key, &c->unless, &c->unless_count, v, line, err);
     for (int k = 0; k < TWIN_CASE_KEYS; k++) {
-        names[5 + k] = tw_case_keys[k].name;
+        names[OTHERS + k] = tw_case_keys[k].name;
         if (strcmp(key, tw_case_keys[k].name) == 0)
             return set_list(r, key, &c->accepts[k].text, &c->accepts[k].count, v, line, err);
     }

@@ -134,10 +134,22 @@ static void explain(struct twin_case_match *m, enum twin_case_key key, const str
              values[key] ? values[key] : "");
 }
 
+/* Advice that the job follows already is none, and where it is followed this case is not the cause. */
+static bool is_followed(const struct twin_case *c, const struct twin_signature *s)
+{
+    for (size_t i = 0; i < c->unless_count; i++)
+        for (size_t k = 0; k < s->setting_count; k++)
+            if (tw_glob(c->unless[i], s->settings[k]))
+                return true;
+    return false;
+}
+
 static bool match(const struct twin_case *c, const struct twin_signature *s, struct twin_case_match *out)
 {
     bool agrees[TWIN_CASE_KEYS] = {false};
     *out = (struct twin_case_match){.one = c};
+    if (is_followed(c, s))
+        return false;
     for (int k = 0; k < TWIN_CASE_KEYS; k++) {
         if (c->accepts[k].count == 0)
             continue;

@@ -240,7 +240,7 @@ static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw
     struct tw_bl_left_out skip = {j->c, j->b, p};
     const struct tw_bl_detail *d = detail_of(p, step);
     const struct tw_bl_name *first_missing;
-    struct tw_stepdiff diff;
+    struct tw_stepdiff diff = {0};
     size_t missing, idle;
     int rc = tw_view_load(j->c, q, step, step, &now, err);
     if (rc != 0)
@@ -269,8 +269,7 @@ static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw
     }
     if (rc == 0 && missing)
         tw_judged_outside(j->c, &j->tolerance, tw_cmp_text(j->c, "%s at step %u is only in the baseline", first_missing->name, step));
-    if (rc == 0)
-        tw_stepdiff_free(&diff);
+    tw_stepdiff_free(&diff);
     tw_view_free(&now);
     tw_view_free(&then);
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;

@@ -74,7 +74,12 @@ static void add(struct tw_cmp *c, const char *kind, json_t *evidence)
         struct twin_claim *claim = &list->claim[list->n];
         claim->kind = tw_cmp_copy(c, kind);
         claim->evidence = tw_cmp_copy(c, dumped);
-        list->n += claim->kind && claim->evidence;
+        if (claim->kind && claim->evidence) {
+            list->n++;
+        } else {
+            tw_free(claim->kind);
+            tw_free(claim->evidence);
+        }
     }
     free(dumped);
 }

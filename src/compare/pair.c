@@ -312,7 +312,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
         goto out;
     r->shift = -place.step;
     r->shift_found = place.found;
-    if (c->o->resumed && r->shift >= 0)
+    if (c->o->resumed && r->shift >= 0 && b->steps > 0)
         tw_cmp_unseen(c, "a resume: %s begins at step 0 of %s, so it found nothing to go on from", c->label_b,
                       c->label_a);
     count_steps(&scans, r);

@@ -34,6 +34,15 @@ static bool moved(const struct tw_view *before, const struct tw_view *now, const
     return false;
 }
 
+/* Did the state move, and never with a consumer's name? */
+static bool moved_silently(const struct tw_view *before, const struct tw_view *now, const char *name)
+{
+    for (size_t i = 0; i < now->count; i++)
+        if (now->rec[i].kind == TWIN_KIND_STATE && tw_rec_op(now, &now->rec[i])[0] && strcmp(tw_rec_name(now, &now->rec[i]), name) == 0)
+            return false;
+    return moved(before, now, name);
+}
+
 /* Did anything that both arms did draw from it? Draws of one arm alone are insertions. */
 static bool drawn_by_both(const struct idle *idle, const char *name)
 {
@@ -43,6 +52,15 @@ static bool drawn_by_both(const struct idle *idle, const char *name)
             return true;
     }
     return false;
+}
+
+/* Between arms a generator that moved in one of them alone is one that this arm drew from in between. One that moved in both was
+ * drawn from by something that both do, though nothing said so. */
+static bool drawn_from(const struct idle *idle, const char *name)
+{
+    if (!idle->c->o->arms)
+        return moved(idle->before_a, idle->a, name) || moved(idle->before_b, idle->b, name);
+    return drawn_by_both(idle, name) || (moved_silently(idle->before_a, idle->a, name) && moved_silently(idle->before_b, idle->b, name));
 }
 
 /* Python seeds its generators from the system's entropy: their states differ in all runs, and mean nothing until drawn from. */
@@ -57,8 +75,10 @@ static bool is_idle(const struct tw_diff *d, void *user)
         return false;
     if (idle->torch_counts && tw_starts(name, "torch"))
         return false;
-    if (idle->c->o->arms ? drawn_by_both(idle, name) : moved(idle->before_a, idle->a, name) || moved(idle->before_b, idle->b, name))
+    if (drawn_from(idle, name))
         return false;
+    if (idle->a->dropped + idle->b->dropped + idle->before_a->dropped + idle->before_b->dropped > 0)
+        tw_cmp_unseen(idle->c, "whether something drew from generator %s before or in step %u, where records were dropped", name, r->step);
     if (!idle->c->o->arms)
         tw_cmp_note(idle->c, "generator %s differs too, but nothing was seen to draw from it: not counted", name);
     idle->dropped++;

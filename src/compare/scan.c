@@ -430,6 +430,28 @@ static bool parted_before(const struct tw_scan *s, uint32_t step)
            memcmp(x.phase, y.phase, sizeof x.phase) == 0;
 }
 
+/* Arms: a generator that both draw from may stand elsewhere where one of them drew from it in between, now or before. */
+static bool generators_explained(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_scan *out)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_view *v;
+        const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
+        bool explained = r->kind != TWIN_KIND_STATE || d->d[i].type != TWIN_FINDING_VALUE;
+        const char *name = tw_rec_name(v, r);
+        for (size_t k = 0; k < out->inserted.n && !explained; k++)
+            explained = out->inserted.f[k].kind == TWIN_KIND_STATE && strcmp(out->inserted.f[k].name, name) == 0;
+        for (size_t k = 0; k < d->count && !explained; k++) {
+            const struct tw_view *w;
+            const struct tw_rec *x = tw_diff_rec(&d->d[k], a, b, &w);
+            bool alone = d->d[k].type == TWIN_FINDING_ONLY_A || d->d[k].type == TWIN_FINDING_ONLY_B;
+            explained = alone && x->kind == TWIN_KIND_STATE && strcmp(tw_rec_name(w, x), name) == 0;
+        }
+        if (!explained)
+            return false;
+    }
+    return true;
+}
+
 /* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something significant differs. */
 static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a, bool partial_b, struct tw_scan *out,
                      struct twin_error *err)
@@ -456,7 +478,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         goto out;
     d.ignored += idle;
     uint64_t dropped = va.dropped + vb.dropped;
-    if (d.count > d.order && c->o->arms && tw_only_insertions(&va, &vb, &d, !hashes_differ)) {
+    if (d.count > d.order && c->o->arms && generators_explained(&va, &vb, &d, out) && tw_only_insertions(&va, &vb, &d, !hashes_differ)) {
         take_insertions(c, &va, &vb, &d, out);
     } else if (d.count > d.order) {
         tw_causes_mark(&d, &va, &vb);

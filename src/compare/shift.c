@@ -265,6 +265,9 @@ static bool does_not_count(const struct tw_diff *d, void *user)
     /* The whole run writes here the file from which the other one goes on: that explains no difference. */
     if (!seam && r->phase == TWIN_PHASE_CHECKPOINT && (d->a == TW_NONE || d->b == TW_NONE))
         return true;
+    /* The order of parameters is recorded at an optimizer's first step, which is another one in each arm. */
+    if (!seam && r->kind == TWIN_KIND_ORDER && (d->a == TW_NONE || d->b == TW_NONE))
+        return true;
     if (!seam)
         return d->a == TW_NONE && leads_there(s, r);
     if (d->a == TW_NONE || d->b == TW_NONE) /* not recorded on one side: unknown */
@@ -315,6 +318,54 @@ static void describe(struct tw_cmp *c, const struct seam *s, uint32_t k, struct 
     }
 }
 
+/* The steps up to K in which a said in which order its optimizers hold their parameters: once each, when they begin. */
+#define ORDER_STEPS 64
+struct orders { struct tw_proc *p; uint32_t until, step[ORDER_STEPS]; size_t n; };
+
+static int note_order(void *user, const struct twin_trace_record *r)
+{
+    struct orders *o = user;
+    const struct twin_series *s = twin_trace_series(o->p->trace, r->series);
+    if (s->kind != TWIN_KIND_ORDER || s->phase != TWIN_PHASE_OPTIMIZER || r->step >= o->until || o->n == ORDER_STEPS)
+        return 0;
+    for (size_t i = 0; i < o->n; i++)
+        if (o->step[i] == r->step)
+            return 0;
+    o->step[o->n++] = r->step;
+    return 0;
+}
+
+static bool has_token(const struct tw_view *v, uint64_t token)
+{
+    for (size_t i = 0; i < v->count; i++)
+        if (v->rec[i].token == token)
+            return true;
+    return false;
+}
+
+/* A resumed job says it anew in its first step: a's word from then stands beside it. */
+static int recall_orders(struct tw_cmp *c, struct tw_proc *p, uint32_t k, struct tw_view *a, struct twin_error *err)
+{
+    struct orders o = {.p = p, .until = k};
+    int rc = twin_trace_walk(p->trace, note_order, NULL, &o, NULL);
+    for (size_t i = o.n; rc == 0 && i > 0; i--) { /* the latest word first */
+        struct tw_view then;
+        rc = tw_view_load(c, p, o.step[i - 1], o.step[i - 1], &then, err);
+        for (size_t j = 0; rc == 0 && j < then.count; j++) {
+            struct tw_rec r = then.rec[j];
+            bool order = r.kind == TWIN_KIND_ORDER && r.phase == TWIN_PHASE_OPTIMIZER;
+            if (!order || has_token(a, r.token) || !tw_cmp_room(c, &a->rec, a->count, &a->room, sizeof *a->rec))
+                continue;
+            r.step = k;
+            r.sketch = r.link_count = 0;
+            a->rec[a->count++] = r;
+        }
+        if (rc == 0)
+            tw_view_free(&then);
+    }
+    return rc;
+}
+
 int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out, struct twin_error *err)
 {
     struct tw_view a = {0}, b = {0};
@@ -326,6 +377,9 @@ int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct 
         rc = tw_view_load(c, p->b, 0, 0, &b, err);
     if (rc == 0) {
         tw_view_filter(&a, keep_a, &before);
+        rc = recall_orders(c, p->a, k, &a, err);
+    }
+    if (rc == 0) {
         salt(&a, true, before);
         salt(&b, false, before);
         struct seam s = {.a = &a, .b = &b, .before = before};

@@ -101,6 +101,15 @@ bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kin
     return false;
 }
 
+static bool has_note(const struct twin_verdict *v, const char *text)
+{
+    for (size_t i = 0; i < v->note_count; i++)
+        if (strcmp(v->notes[i], text) == 0)
+            return true;
+    return false;
+}
+
+/* What the reruns of a zoom say that the runs have said already is left out. */
 void tw_cmp_append_notes(struct tw_cmp *c)
 {
     struct twin_verdict *v = c->v;
@@ -111,7 +120,10 @@ void tw_cmp_append_notes(struct tw_cmp *c)
     }
     v->notes = grown;
     for (size_t i = 0; i < c->notes.n; i++) {
-        v->notes[v->note_count++] = c->notes.s[i];
+        if (has_note(v, c->notes.s[i]))
+            tw_free(c->notes.s[i]);
+        else
+            v->notes[v->note_count++] = c->notes.s[i];
         c->notes.s[i] = NULL;
     }
     c->notes.n = 0;

@@ -299,6 +299,25 @@ static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_
     replace_origins(c, f, same);
 }
 
+static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct tw_zoom_found *op)
+{
+    tw_finding_set(c, &f->op, tw_cmp_copy(c, op->op));
+    tw_finding_set(c, &f->site, tw_cmp_copy(c, op->site));
+}
+
+/* Of a generator that differs, or an initial weight, the line that drew from it first is where to look. */
+static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op)
+{
+    struct twin_finding *f = c->v->first;
+    bool drawn = f->kind == TWIN_KIND_STATE || (f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_WEIGHT);
+    if (!drawn || !op->drew || !op->op || !op->site || !*op->site)
+        return false;
+    set_draw(c, f, op);
+    if (c->v->origin_count)
+        set_draw(c, &c->v->origins[0], op);
+    return true;
+}
+
 static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op, const struct tw_stepdiff *d, const struct tw_view *va,
                  const struct tw_view *vb)
 {
@@ -307,6 +326,8 @@ static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_fo
         revise(c, z, op, d, va, vb);
         return;
     }
+    if (show_draw(c, op))
+        return;
     size_t line = op->site ? strcspn(op->site, "\n") : 0; /* who meets it first is worth knowing, but did not make it */
     tw_cmp_note(c, "zoom: the first operation that meets the difference is %s%s%.*s", name, line ? " at " : "", (int)line, op->site ? op->site : "");
 }
@@ -455,6 +476,8 @@ int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za
     *op_a = *op_b = NULL;
     if (!v->first)
         return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not part");
+    if (comes_from_outside(v->first)) /* who meets it made none of it: nobody is to be replayed */
+        return 0;
     int rc = zoom_run(&c, za, zb, &s, err);
     if (rc == 0 && s.a && s.b) {
         *op_a = s.a;

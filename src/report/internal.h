@@ -37,7 +37,7 @@ void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r);
 bool tw_is_record(const struct twin_finding *f);
 /* First source line of a finding: file (malloc'ed by the buffer) and line number; false when unknown. */
 bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line);
-enum { TW_NEXT_MAX = 4 };
+enum { TW_NEXT_MAX = 5 };
 struct tw_next { struct tw_buf command; const char *why; };
 /* Commands to try next; returns how many. The buffers are the caller's to free. */
 size_t tw_report_next(const struct twin_report *r, struct tw_next *n); /* n: TW_NEXT_MAX */

@@ -104,7 +104,8 @@ static void about_a_record(const struct twin_report *r, struct tw_next *n, size_
     bool zooms = r->can_zoom && r->run_count > 1 && !(r->again.scratch && !r->command);
     if (zooms) {
         zoom(r, n, count);
-    } else if (has_job(r) && v->runs < 10 && !r->can_isolate && !r->repeats && !v->against) {
+    } else if (has_job(r) && v->runs < 10 && !r->can_isolate && !r->repeats && !r->shares_files &&
+               !v->against) {
         struct tw_buf *b = add(n, count, r, "check --all --runs 10", "how often?");
         add_options(b, r->again.check);
         add_job(b, r);
@@ -124,6 +125,14 @@ static const char *program_of(const struct twin_run_process *p, char out[64])
         start--;
     snprintf(out, 64, "%.*s", (int)(n - start), argv + start);
     return out;
+}
+
+/* One that was found in PATH is most likely the system's (seq, awk), which nobody is to change. */
+static bool is_the_users(const struct twin_run_process *p)
+{
+    const char *argv = p->argv ? p->argv : "";
+    bool path = memchr(argv, '/', strcspn(argv, " ")) != NULL;
+    return path && strncmp(argv, "/usr/", 5) != 0 && strncmp(argv, "/bin/", 5) != 0;
 }
 
 /* Programs that only start others. */
@@ -146,7 +155,7 @@ static enum programs programs_of(const struct twin_run *run)
         const char *program = program_of(&run->processes[i], name);
         if (strncmp(program, "python", strlen("python")) == 0)
             return PYTHON;
-        if (run->processes[i].armed && program[0] && !is_launcher(program))
+        if (run->processes[i].armed && is_the_users(&run->processes[i]) && !is_launcher(program))
             found = NATIVE;
     }
     return found;
@@ -205,6 +214,11 @@ size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
         show_more(r, n, &count);
     if (differs && v->against && v->against->path && has_job(r) && !r->can_isolate)
         save_baseline(r, n, &count);
+    if (differs && r->shares_files && has_job(r) && !v->against) {
+        struct tw_buf *b = add(n, &count, r, "check --fresh-dir", "do they differ in folders of their own, too?");
+        add_options(b, r->again.check);
+        add_job(b, r);
+    }
     if (differs && r->can_isolate && has_job(r)) {
         struct tw_buf *b = add(n, &count, r, "isolate", "why?");
         add_options(b, r->again.isolate);

@@ -219,7 +219,7 @@ void twin_page_table_end(struct twin_page *p)
 void tw_page_hint(struct twin_page *p, const struct twin_hint *h, const char *disclaimer)
 {
     struct tw_buf title = {0};
-    tw_buf_printf(&title, "Seen before: %s", h->title);
+    tw_buf_printf(&title, "Perhaps a known case: %s", h->title);
     if (title.failed)
         p->body.failed = title.failed;
     else
@@ -229,6 +229,6 @@ void tw_page_hint(struct twin_page *p, const struct twin_hint *h, const char *di
     twin_page_fact(p, "Case", "%s", h->id);
     twin_page_fact(p, "Cause there", "%s", h->cause);
     twin_page_fact(p, "Remedy there", "%s", h->fix);
-    twin_page_fact(p, "Looks alike in", "%s (%u of %u points)", h->why, h->points, h->of);
+    twin_page_fact(p, "Looks alike in", "%s; whether that is what happens here was not tried", h->why);
     twin_page_facts_end(p);
 }

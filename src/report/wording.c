@@ -321,15 +321,17 @@ bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned 
 char *twin_hint_text(const struct twin_hint *h)
 {
     struct tw_buf b = {0};
-    tw_buf_puts(&b, "seen before: ");
+    tw_buf_puts(&b, "perhaps a known case: ");
     tw_say_safe(&b, h->title, 120);
     tw_buf_puts(&b, " (");
     tw_say_safe(&b, h->id, 64);
     tw_buf_puts(&b, "). There: ");
     tw_say_safe(&b, h->cause, 400);
-    tw_buf_puts(&b, " Remedy: ");
+    tw_buf_puts(&b, " Remedy there: ");
     tw_say_safe(&b, h->fix, 400);
-    tw_buf_printf(&b, " A hint (alike in %u of %u points), no proof.", h->points, h->of);
+    tw_buf_puts(&b, " It looks alike in ");
+    tw_say_safe(&b, h->why, 128);
+    tw_buf_puts(&b, "; whether that is what happens here was not tried.");
     return tw_buf_steal(&b);
 }
 

@@ -186,6 +186,76 @@ static double threshold(const double *y, const bool *slow, size_t n)
     return fmax(log1p(SLOWER_MIN), NOISES * 1.4826 * mad.mad);
 }
 
+/* ---- what this run could have shown */
+
+enum { WINDOWS = 3, TRIALS = 24, TRIAL_SHUFFLES = 199 };
+
+/* Would the blocks y be said to have a slow stretch? */
+static bool would_show(const double *y, size_t n)
+{
+    double x[TW_BLOCKS_MAX], in[TW_BLOCKS_MAX], out[TW_BLOCKS_MAX], a = 0, b = 0;
+    bool slow[TW_BLOCKS_MAX] = {false};
+    size_t inside = 0, outside = 0;
+    tame(y, n, x);
+    struct stretch s = scan(x, n);
+    if (s.to <= s.from)
+        return false;
+    trim(&s, y, n);
+    for (size_t i = 0; i < n; i++) {
+        slow[i] = i >= s.from && i < s.to;
+        if (slow[i])
+            in[inside++] = y[i];
+        else
+            out[outside++] = y[i];
+    }
+    if (twin_stats_median(in, inside, &a) != 0 || twin_stats_median(out, outside, &b) != 0)
+        return false;
+    return a - b >= threshold(y, slow, n) && chance(x, n, s.score, TRIAL_SHUFFLES) <= ALPHA;
+}
+
+/*
+ * How much slower a fifth of this very run would have to be, so that it shows at the start, in the
+ * middle and at the end: tried, and not derived from the spread alone, since the test has its own
+ * demands (a stretch must be long enough, and rare among shuffled blocks).
+ */
+static double least_visible(const double *y, size_t n, double least)
+{
+    size_t length = n / 5 > 2 ? n / 5 : 2;
+    for (int trial = 0; trial < TRIALS; trial++) {
+        double slower = least * pow(1.15, trial);
+        int shown = 0;
+        for (size_t w = 0; w < WINDOWS; w++) {
+            double changed[TW_BLOCKS_MAX];
+            size_t from = (n - length) * w / (WINDOWS - 1);
+            for (size_t i = 0; i < n; i++)
+                changed[i] = y[i] + (i >= from && i < from + length ? slower : 0);
+            shown += would_show(changed, n);
+        }
+        if (shown == WINDOWS)
+            return expm1(slower);
+    }
+    return INFINITY;
+}
+
+/* The spread of all blocks, those that stand out among them, since nothing was found to set apart. */
+static void describe_unrest(const struct tw_block *b, const double *y, size_t n, struct twin_dip *out)
+{
+    const bool none[TW_BLOCKS_MAX] = {false};
+    double middle = 0, least = threshold(y, none, n);
+    if (twin_stats_median(y, n, &middle) != 0)
+        return;
+    out->median_s = exp(middle);
+    out->fastest_s = INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        double seconds = b[i].seconds / b[i].steps;
+        out->fastest_s = fmin(out->fastest_s, seconds);
+        out->slowest_s = fmax(out->slowest_s, seconds);
+        out->odd += fabs(y[i] - middle) > least;
+    }
+    out->unsteady = out->odd > 1 && out->odd > n / 10;
+    out->visible = least_visible(y, n, least);
+}
+
 int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort, struct twin_dip *out, struct twin_error *err)
 {
     struct tw_block b[TW_BLOCKS_MAX];
@@ -207,10 +277,10 @@ int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort,
     out->outcome = TWIN_DIP_NONE;
     out->visible = expm1(least);
     out->p = s.to > s.from ? chance(x, n, s.score, effort.shuffles) : 1;
-    if (out->p > ALPHA)
-        return 0;
-    int rc = tw_dip_measure(b, slow, n, out, err);
-    if (rc || !(log1p(out->slower) >= least))
+    int rc = out->p > ALPHA ? 0 : tw_dip_measure(b, slow, n, out, err);
+    if (rc == 0 && (out->p > ALPHA || !(log1p(out->slower) >= least)))
+        describe_unrest(b, y, n, out);
+    if (rc || out->p > ALPHA || !(log1p(out->slower) >= least))
         return rc;
     out->outcome = TWIN_DIP_FOUND;
     return tw_dip_explain(b, slow, n, effort, out, err);

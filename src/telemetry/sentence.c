@@ -50,6 +50,20 @@ static void change(struct tw_buf *b, const struct twin_moved *m)
     tw_buf_printf(b, ", p = %.2g", m->adjusted);
 }
 
+/* What would have shown, and beside it what was there: the one must not be read without the other. */
+static void say_none(struct tw_buf *b, const struct twin_dip *d)
+{
+    if (d->unsteady)
+        tw_buf_printf(b, "no one stretch stands out, but %zu of %zu stretches do not keep the pace", d->odd, d->blocks);
+    else if (isfinite(d->visible))
+        tw_buf_printf(b, "no slow stretch: a fifth of the run %.0f%% slower would have shown", 100 * d->visible);
+    else
+        tw_buf_puts(b, "no slow stretch, and this run is too uneven for any to show");
+    if (d->slowest_s > 0)
+        tw_buf_printf(b, "; steps took %.3g to %.3g ms, mostly %.3g", 1e3 * d->fastest_s, 1e3 * d->slowest_s,
+                      1e3 * d->median_s);
+}
+
 char *twin_dip_sentence(const struct twin_dip *d)
 {
     struct tw_buf b = {0};
@@ -58,7 +72,7 @@ char *twin_dip_sentence(const struct twin_dip *d)
         return tw_buf_steal(&b);
     }
     if (d->outcome == TWIN_DIP_NONE) {
-        tw_buf_printf(&b, "no slow stretch: %.0f%% slower would have shown", 100 * d->visible);
+        say_none(&b, d);
         return tw_buf_steal(&b);
     }
     tw_buf_printf(&b, "steps %u to %u were %.0f%% slower", d->first, d->last, 100 * d->slower);

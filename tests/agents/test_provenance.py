@@ -268,7 +268,7 @@ def test_a_search_keeps_no_secret_either(twinrun, work, home, script):
     twinrun("isolate", "-q", "--text", "--max-runs", "13", "--", sys.executable, "draw.py", "--api-key", "plantedsearch")
     searches = 1
     if FULL:
-        twinrun("isolate", "-q", "--text", "--max-runs", "14", "--a", f"{sys.executable} draw.py --password plantedarm", "--b", f"DB_TOKEN=plantedarm {sys.executable} draw.py")
+        twinrun("isolate", "-q", "--text", "--max-runs", "18", "--a", f"{sys.executable} draw.py --password plantedarm", "--b", f"DB_TOKEN=plantedarm {sys.executable} draw.py")
         searches = 2
     assert len(list((home / "searches").iterdir())) == searches and b"planted" not in everything(home)
 

@@ -325,6 +325,8 @@ void synth_train(struct synth_model *m, struct twin_writer *w)
             m->shuffled = draw(m);
             put_state(m, w, TWIN_PHASE_RNG, "RandomSampler.__iter__");
         }
+        if (m->order != 0 && step == m->start)
+            put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_ORDER, .name = "parameters[0]", .scope = "SGD"}, &m->order, 1);
         one_step(m, w, step);
         if (m->die_at && step == m->die_at)
             return;

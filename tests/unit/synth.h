@@ -54,6 +54,7 @@ struct synth_model {
     bool reorder;                /* activations come in another order in every step */
     uint32_t die_at;             /* records half of this step, then ends without closing it; 0 = never */
     const char *skip;            /* name of a record left out */
+    float order;                 /* not 0: stands for the order of the optimizer's parameters, which it says in its first step */
 };
 
 void synth_model_init(struct synth_model *m, uint32_t steps);

@@ -111,6 +111,25 @@ static void wrong_files_are_named_and_left_out(void **state)
     twin_cases_free(&c);
 }
 
+/* What the job does already is no advice: the remedy was in force from the first record to the end. */
+static void advice_that_is_followed_is_none(void **state)
+{
+    (void)state;
+    struct twin_cases c = load(CASES, NULL);
+    struct twin_signature s = seen("backward", "gradient", "aten::index_put", "same");
+    char *on[] = {(char *)"threads=4", (char *)"deterministic_algorithms=True"}, *off[] = {(char *)"deterministic_algorithms=False"};
+    assert_string_equal(best(&c, &s), "index-gradient");
+    s.settings = off;
+    s.setting_count = 1;
+    assert_string_equal(best(&c, &s), "index-gradient");
+    s.settings = on;
+    s.setting_count = 2;
+    assert_string_equal(best(&c, &s), "");
+    s.op = "_flash_attention_backward";
+    assert_string_equal(best(&c, &s), "");
+    twin_cases_free(&c);
+}
+
 static void the_best_come_first(void **state)
 {
     (void)state;
@@ -189,7 +208,7 @@ static int remove_scratch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shipped), cmocka_unit_test(wrong_files_are_named_and_left_out), cmocka_unit_test(the_best_come_first),
+        cmocka_unit_test(shipped), cmocka_unit_test(wrong_files_are_named_and_left_out), cmocka_unit_test(advice_that_is_followed_is_none), cmocka_unit_test(the_best_come_first),
         cmocka_unit_test(saved_cases_come_back), cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -258,6 +258,43 @@ static void live(void **state)
     synth_free(b);
 }
 
+/* At the seam of a resumed arm, where the generators differ: what was made until memory ran out is given back (sanitizers look). */
+static void allocation_failures_at_a_seam(void **state)
+{
+    (void)state;
+    struct synth_model whole, half;
+    synth_model_init(&whole, 8);
+    synth_model_init(&half, 4);
+    whole.shuffle = half.shuffle = true;
+    struct synth *a = synth_train_run("a", &whole), *first = synth_train_run("first", &half);
+    half.start = 4;
+    half.steps = 8;
+    half.generator += 99; /* not restored */
+    struct synth *b = synth_train_run("b", &half);
+    const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
+    const struct twin_compare_options o = {.arms = true, .find_shift = true};
+    uint64_t before = tw_alloc_count(), all = 1;
+    for (uint64_t n = 0; n <= all; n++) { /* 0: none fails */
+        struct twin_verdict *v = NULL;
+        struct twin_error err = TWIN_ERROR_INIT;
+        tw_alloc_fail_at(n, false);
+        int rc = twin_compare(runs, 2, &o, &v, &err);
+        tw_alloc_fail_at(0, false);
+        all = n == 0 ? tw_alloc_count() - before : all;
+        if (rc != 0) {
+            assert_int_equal(rc, TWIN_ENOMEM);
+            continue;
+        }
+        expect_outcome(v, TWIN_DIFFER);
+        assert_int_equal(v->first->kind, TWIN_KIND_STATE);
+        twin_verdict_free(v);
+    }
+    assert_true(all > 100);
+    synth_free(a);
+    synth_free(first);
+    synth_free(b);
+}
+
 static void every_allocation_failure(void **state)
 {
     (void)state;
@@ -324,6 +361,7 @@ int main(void)
         cmocka_unit_test(links_tell_origin_from_carrier),
         cmocka_unit_test(tree_of_six),
         cmocka_unit_test(live),
+        cmocka_unit_test(allocation_failures_at_a_seam),
         cmocka_unit_test(every_allocation_failure),
         cmocka_unit_test(one_run_alone),
     };

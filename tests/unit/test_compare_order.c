@@ -261,6 +261,30 @@ static void two_clean_threads(void **state)
 #undef R
 }
 
+/* ---- generators: what is not counted needs evidence */
+
+#define STATE(o, v) {.kind = TWIN_KIND_STATE, .name = "g", .op = (o), .value = (v)}
+#define TRAIN(n) BATCH(n), OF(GRADIENT, "w", 5), WEIGHT(n)
+
+static void generators(void **state)
+{
+    (void)state;
+    const struct mark idle[] = {STATE(NULL, 1), TRAIN(1), END, STATE(NULL, 1), TRAIN(2), END};
+    const struct mark other_idle[] = {STATE(NULL, 2), TRAIN(1), END, STATE(NULL, 2), TRAIN(2), END};
+    const struct mark moving[] = {STATE(NULL, 1), TRAIN(1), END, STATE(NULL, 3), TRAIN(2), END};
+    const struct mark other_moving[] = {STATE(NULL, 2), TRAIN(1), END, STATE(NULL, 4), TRAIN(2), END};
+    const struct mark drawn[] = {STATE("dropout", 1), TRAIN(1), END, STATE("dropout", 3), TRAIN(2), END};
+    const struct mark other_drawn[] = {STATE("dropout", 1), TRAIN(1), END, STATE("dropout", 4), TRAIN(2), END};
+    const struct mark evaluated[] = {STATE("dropout", 1), TRAIN(1), STATE("evaluate", 2), END, STATE("dropout", 4), TRAIN(2), END};
+    for (int arms = 0; arms < 2; arms++) {
+        expect(judge(idle, COUNT(idle), other_idle, COUNT(other_idle), arms), TWIN_SAME);
+        expect(judge(idle, COUNT(idle), other_moving, COUNT(other_moving), arms), arms ? TWIN_SAME : TWIN_DIFFER);
+        expect(judge(moving, COUNT(moving), other_moving, COUNT(other_moving), arms), TWIN_DIFFER); /* by a consumer that nobody saw */
+        expect(judge(drawn, COUNT(drawn), other_drawn, COUNT(other_drawn), arms), TWIN_DIFFER);     /* nothing explains it */
+        expect(judge(drawn, COUNT(drawn), evaluated, COUNT(evaluated), arms), arms ? TWIN_SAME : TWIN_DIFFER);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +300,7 @@ int main(void)
         cmocka_unit_test(thread_with_an_order_of_its_own),
         cmocka_unit_test(thread_of_each_step),
         cmocka_unit_test(two_clean_threads),
+        cmocka_unit_test(generators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,11 +195,107 @@ static void partial_views(void **state)
     close_both(&two);
 }
 
+/* ---- dropped records: what is left is held against its own number */
+
+struct loss { bool a[MAX], b[MAX]; }; /* which records of a list are dropped */
+
+static bool not_lost(const struct tw_view *v, const struct tw_rec *r, void *user)
+{
+    const bool *lost = user;
+    (void)v;
+    return !lost[r->seq - 1];
+}
+
+static void drop_some(struct both *two, struct loss *l)
+{
+    tw_stepdiff_free(&two->d);
+    tw_view_filter(&two->view[0], not_lost, l->a);
+    tw_view_filter(&two->view[1], not_lost, l->b);
+    two->view[0].dropped = two->view[1].dropped = 1;
+    assert_int_equal(tw_stepdiff_make(&two->c, &two->view[0], &two->view[1], &two->d), 0);
+}
+
+/* Any records dropped on either side: exactly those that differ and were kept on both sides are found. */
+static void dropped_anywhere(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        struct item a[MAX], b[MAX];
+        struct loss l = {{0}, {0}};
+        size_t n = 10 + draw(100), other = 0, kept = 0, count[9];
+        for (size_t i = 0; i < n; i++) {
+            b[i] = a[i] = (struct item){.name = (int)draw(5), .value = (float)draw(4)};
+            if (draw(10) == 0)
+                b[i].value += 100;
+            l.a[i] = draw(3) == 0;
+            l.b[i] = draw(3) == 0;
+            kept += !l.a[i] && !l.b[i];
+            other += !l.a[i] && !l.b[i] && a[i].value != b[i].value;
+        }
+        struct both two;
+        open_both(&two, a, n, b, n, false);
+        drop_some(&two, &l);
+        count_types(&two, count);
+        assert_int_equal(count[TWIN_FINDING_VALUE], other);
+        assert_int_equal(two.d.count, other);
+        assert_int_equal(two.d.equal, kept - other);
+        close_both(&two);
+    }
+}
+
+/* Another value of a name whose other records were dropped in the middle: it is that one, and not its neighbour. */
+static void dropped_in_the_middle(void **state)
+{
+    (void)state;
+    struct item a[20], b[20];
+    struct loss l = {{0}, {0}};
+    for (int i = 0; i < 20; i++)
+        b[i] = a[i] = (struct item){.name = i == 19, .value = (float)(i / 3)};
+    b[19].value = 77;
+    for (int i = 5; i < 12; i++)
+        l.a[i] = true;
+    for (int i = 8; i < 16; i++)
+        l.b[i] = true;
+    struct both two;
+    open_both(&two, a, 20, b, 20, false);
+    drop_some(&two, &l);
+    assert_int_equal(two.d.count, 1);
+    assert_string_equal(tw_rec_name(&two.view[0], &two.view[0].rec[two.d.d[0].a]), "r1");
+    close_both(&two);
+}
+
+/* One arm did more of a name, and records were dropped: which is the n-th is not known, and nothing is found. */
+static void dropped_between_arms(void **state)
+{
+    (void)state;
+    static const struct twin_compare_options arms = {.arms = true};
+    struct item a[6], b[7];
+    struct loss l = {{0}, {0}};
+    for (int i = 0; i < 6; i++)
+        b[i + 1] = a[i] = (struct item){.name = 0, .value = (float)i};
+    b[0] = (struct item){.name = 0, .value = 50};
+    l.b[0] = true;
+    struct both two;
+    open_both(&two, a, 6, b, 7, false);
+    two.c.o = &arms;
+    two.view[0].total = 6;
+    two.view[1].total = 7;
+    drop_some(&two, &l);
+    assert_int_equal(two.d.count, 0);
+    assert_int_equal(two.d.equal, 6);
+    two.view[1].total = 6; /* equally many: the numbers count, and tell them apart */
+    tw_stepdiff_free(&two.d);
+    assert_int_equal(tw_stepdiff_make(&two.c, &two.view[0], &two.view[1], &two.d), 0);
+    assert_int_equal(two.d.count, 5);
+    close_both(&two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_edit_is_found), cmocka_unit_test(shuffled_records), cmocka_unit_test(inserted_stretch),
-        cmocka_unit_test(partial_views),
+        cmocka_unit_test(partial_views), cmocka_unit_test(dropped_anywhere), cmocka_unit_test(dropped_in_the_middle),
+        cmocka_unit_test(dropped_between_arms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

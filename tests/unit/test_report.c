@@ -210,6 +210,8 @@ static void what_a_job_can_show(void **state)
     assert_next(&v, "import twinrun; twinrun.record(");
     one.argv = (char *)"./montecarlo 1000";
     assert_next(&v, "twin_record(...)");
+    one.argv = (char *)"seq 1 100";
+    assert_next(&v, "twinrun.record (Python) or twin_record");
     one.argv = (char *)"/bin/sh -c ./all.sh";
     assert_next(&v, "twinrun.record (Python) or twin_record");
     one.argv = NULL;

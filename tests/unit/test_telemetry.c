@@ -178,6 +178,88 @@ static void test_every_allocation_may_fail(void **state)
     fail();
 }
 
+/* ---- what a run without a slow stretch could have shown */
+
+enum { STEPS = 600 };
+static double pace[STEPS]; /* seconds of each step */
+
+static struct twin_dip dip_of_pace(char **sentence)
+{
+    static struct twin_telemetry_row row[STEPS];
+    struct twin_telemetry_process p = {.world = 1, .row = row, .rows = STEPS, .steps = STEPS};
+    struct twin_dip d;
+    double now = 0;
+    for (uint32_t i = 0; i < STEPS; i++) {
+        row[i] = (struct twin_telemetry_row){.first = i, .steps = 1, .start_s = now, .seconds = pace[i]};
+        now += pace[i];
+        for (int c = 0; c < TWIN_COUNTERS; c++)
+            row[i].value[c] = NAN;
+    }
+    assert_int_equal(twin_dip_find(&p, &d, NULL), 0);
+    if (sentence)
+        *sentence = twin_dip_sentence(&d);
+    return d;
+}
+
+static void even_pace(void)
+{
+    uint64_t state = 7;
+    for (int i = 0; i < STEPS; i++)
+        pace[i] = .010 + 1e-4 * (double)(tw_mix64(state += 0x9E3779B97F4A7C15ull) % 10);
+}
+
+/* "A fifth of the run N% slower would have shown": it does, wherever it lies; and much less does not. */
+static void test_what_would_have_shown(void **state)
+{
+    (void)state;
+    char *sentence = NULL;
+    even_pace();
+    struct twin_dip d = dip_of_pace(&sentence);
+    assert_int_equal(d.outcome, TWIN_DIP_NONE);
+    assert_true(!d.unsteady && d.odd == 0 && d.visible > .05 && d.visible < .3);
+    assert_true(d.fastest_s > .0099 && d.slowest_s < .0111 && d.median_s > d.fastest_s && d.median_s < d.slowest_s);
+    assert_non_null(strstr(sentence, "no slow stretch: a fifth of the run "));
+    assert_non_null(strstr(sentence, "% slower would have shown; steps took 10."));
+    tw_free(sentence);
+    const int begin[] = {1, 200, 480};
+    for (int w = 0; w < 3; w++) {
+        even_pace();
+        for (int i = begin[w]; i < begin[w] + STEPS / 5 && i < STEPS; i++)
+            pace[i] *= 1 + 1.1 * d.visible;
+        assert_int_equal(dip_of_pace(NULL).outcome, TWIN_DIP_FOUND);
+        even_pace();
+        for (int i = begin[w]; i < begin[w] + STEPS / 5 && i < STEPS; i++)
+            pace[i] *= 1 + .1 * d.visible;
+        assert_int_equal(dip_of_pace(NULL).outcome, TWIN_DIP_NONE);
+    }
+}
+
+/* Steps of 8 to 35 ms are nothing that "30% slower would have shown" may be said beside. */
+static void test_uneven_pace_is_not_even(void **state)
+{
+    (void)state;
+    static const struct { const char *what; int period, slow; } shapes[] = {
+        {"turns of 30 steps", 60, 30}, {"turns of 20, a quarter slow", 80, 20}, {"mostly slow", 100, 85}};
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
+        char *sentence = NULL;
+        for (int i = 0; i < STEPS; i++)
+            pace[i] = i % shapes[k].period < shapes[k].slow ? .035 : .008;
+        struct twin_dip d = dip_of_pace(&sentence);
+        bool said = d.outcome == TWIN_DIP_FOUND || d.unsteady || !isfinite(d.visible) || d.visible > 1;
+        if (!said)
+            fail_msg("%s: %s", shapes[k].what, sentence);
+        if (d.outcome == TWIN_DIP_NONE)
+            assert_non_null(strstr(sentence, "; steps took "));
+        tw_free(sentence);
+    }
+    even_pace();
+    for (int i = 60; i < STEPS; i++) /* more than four fifths of the run */
+        pace[i] = .035;
+    pace[0] = pace[1] = .008;
+    struct twin_dip d = dip_of_pace(NULL);
+    assert_true(d.outcome == TWIN_DIP_FOUND || d.unsteady || !isfinite(d.visible) || d.visible > 1 || d.odd > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +268,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_rows_are_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_none, setup, teardown),
+        cmocka_unit_test(test_what_would_have_shown), cmocka_unit_test(test_uneven_pace_is_not_even),
         cmocka_unit_test_setup_teardown(test_every_allocation_may_fail, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,8 @@ _here = threading.local()
 _calls = {}    # (file, line, what it asks for if that is not the factor) -> calls
 _imports = {}    # the same for modules that were being imported
 _first = {}    # when a line first asked
-_draws = {"count": 0, "seed": None, "state": None}    # of torch's CPU generator
+_seeded = []    # by calls of torch.manual_seed and the like
+_draws = {"ready": False, "count": 0, "seed": None, "state": None}    # of torch's CPU generator
 _state = {"seen": 0, "count": None, "factor": ""}
 
 
@@ -126,15 +127,41 @@ def _noted(original, what):
 
 def _torch_draws(_number):
     """How often the state of torch's CPU generator has been seen to change by drawing, not by seeding."""
-    torch = sys.modules.get("torch")
-    generator = getattr(torch, "default_generator", None)
-    if generator is None:
+    if not _draws["ready"]:    # a torch that is only half imported crashes when it is asked
         return _draws["count"]
+    generator = sys.modules["torch"].default_generator
     now = generator.initial_seed(), generator.get_state().numpy().tobytes()
     if now[0] == _draws["seed"] and now[1] != _draws["state"]:
         _draws["count"] += 1
     _draws["seed"], _draws["state"] = now
     return _draws["count"]
+
+
+def _note_seeding():
+    """Whoever calls one of these has seeded torch."""
+    torch = sys.modules["torch"]
+    for name in ("manual_seed", "seed", "set_rng_state"):
+        original = getattr(torch, name)
+
+        def call(*args, _original=original, **named):
+            _seeded.append(True)
+            return _original(*args, **named)
+
+        functools.update_wrapper(call, original)
+        for module in (torch, torch.random):
+            setattr(module, name, call)
+    _draws["ready"] = True
+
+
+def _never_seeded():
+    """Torch's CPU generator has drawn, and nobody has seeded it."""
+    if not _draws["ready"] or _seeded:
+        return False
+    torch = sys.modules["torch"]
+    generator = torch.default_generator
+    fresh = torch.Generator()
+    fresh.manual_seed(generator.initial_seed())
+    return not torch.equal(fresh.get_state(), generator.get_state())
 
 
 def report():
@@ -144,12 +171,16 @@ def report():
             _look()
         here = os.path.join(os.getcwd(), "")
         lines = []
+        for line in [line for line in _calls if _text(*line[:2]).startswith(("import ", "from "))]:
+            _imports[line] = _imports.get(line, 0) + _calls.pop(line)    # what a module asks for while it is imported
         for found, note in ((_calls, ""), (_imports, ", importing")):
             for where, calls in sorted(found.items(), key=lambda item: _first[item[0]]) if not lines else ():
                 file, line, what = where
                 shown = file[len(here):] if file.startswith(here) else file
                 lines.append((_state["factor"], "%s%s:%d%s\t%d@%d\t%s" % (what and what + " at ", shown, line, note, calls, _first[where],
                                                                            _text(file, line))))
+        if _state["count"] and _never_seeded():
+            pins.write([("torch-seeded", "no")], "consumer.")
         pins.write([(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer.")
     except Exception:
         pass
@@ -166,6 +197,7 @@ def arm():
         for name, patch in patched[factor].items():
             finder.when_imported(name, patch)
         return
+    finder.when_imported("torch", _note_seeding)
     _state["count"] = counters.get(factor) or native.library().factor_calls
     _look()
     threading.settrace(_enter)

@@ -156,12 +156,15 @@ def start():
 
 
 def _replace_exit():
-    """A child of multiprocessing, and who calls os._exit, end without atexit: what the end is to show is shown before."""
+    """A child of multiprocessing, and who calls os._exit, end without atexit: what the end is to show is shown before.
+
+    Only on the main thread: while another one ends the process, the main thread may be amid a step.
+    """
     original = os._exit
 
     def _exit(*args, **kwargs):
         try:
-            if not T.busy:
+            if not T.busy and on_main_thread():
                 _finish()
         finally:
             original(*args, **kwargs)

@@ -43,6 +43,19 @@ try --runs 2 --half "exit 3" --resume-with "$J 10 --resume" -- $J 10
 try --runs 2 --resume-with "$J 10 --resume" -- $J 10 --noise
 try --runs 2 --resume-with "$J 10 --resume" -- $J 1
 ls
+# Interrupted while the half is made: one run is there, and it is said that this is too few.
+cat >slow.py <<'P'
+import sys, time, twinrun, array
+for step in range(4):
+    if sys.argv[1:]:
+        open(sys.argv[1], "w").close()
+        time.sleep(300)
+    twinrun.record("weight:w", array.array("d", [step]))
+    twinrun.step()
+P
+"$PYTHON" "$CASES/../interrupt.py" "$PWD/there" twinrun check -q --half "$PYTHON slow.py $PWD/there" --resume-with true -- "$PYTHON" slow.py
+# What is to be resumed is torn: the resumed job fails, and that is a difference.
+try --runs 2 --half "$J 3; : >state; echo 3 >state" --resume-with "$J 10 --resume" -- $J 10 | grep -v 'next\|show\|check'
 try --resume-with "$J 10 --resume"
 try --half x -- $J 10
 try --resume-with x --against y -- $J 10

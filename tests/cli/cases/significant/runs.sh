@@ -6,4 +6,9 @@ twinrun significant -m 'printed:accuracy=([0-9.]+)' label:old label:new | sed 's
 twinrun significant label:old label:new > /dev/null 2>&1; test $? -ne 2 && echo measured
 twinrun significant -m loss label:old label:new; echo "exit $?"
 twinrun significant last,last last~1; echo "exit $?"
+# A label that covers another program, too: its values are no sample of one thing.
+twinrun record -q --label mixed -- sh -c 'echo accuracy=0.5' >/dev/null
+twinrun record -q --label mixed -- true >/dev/null
+twinrun significant label:mixed label:new; echo "exit $?"
+twinrun report label:mixed label:new; echo "exit $?"
 twinrun significant label:nobody label:new; echo "exit $?"

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person is told to do next, in PyTorch jobs: `check --resume-with`, the zoom of scratch copies, suggestions that can be pasted."""
+import shlex
+
+RESUMED = """
+import os, sys, torch
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=.1, momentum=.9)
+first = 0
+if "--resume" in sys.argv and os.path.exists("state.pt"):
+    state = torch.load("state.pt")
+    model.load_state_dict(state["model"])
+    first = state["step"]
+    if "--whole" in sys.argv:
+        optimizer.load_state_dict(state["optimizer"])
+x = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))
+for step in range(first, 6):
+    optimizer.zero_grad()
+    model(x * (1 + step)).pow(2).mean().backward()
+    optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, "state.pt")
+"""
+
+NOISY = """
+import os, torch
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+for step in range(3):
+    noise = int.from_bytes(os.urandom(2), "big") if step == 1 else 1
+    optimizer.zero_grad()
+    (model(torch.randn(8, 4)).pow(2).mean() * noise).backward()
+    optimizer.step()
+"""
+
+
+def test_resume_with_names_what_the_seam_lost(twinrun, python, work):
+    (work / "job.py").write_text(RESUMED)
+    job = [python, "job.py"]
+    resume = shlex.join([*job, "--resume"])
+    lost = twinrun("check", "-q", "--json", "--no-zoom", "--runs", "2", "--resume-with", resume, "--", *job)
+    assert lost.rc == 1, lost
+    first = lost.json["first"]
+    assert first["kind"] == "moment" and first["name"].endswith("momentum_buffer"), lost
+    whole = twinrun("check", "-q", "--json", "--runs", "2", "--resume-with", resume + " --whole", "--", *job)
+    assert (whole.rc, whole.json["outcome"]) == (0, "same"), whole
+    assert not (work / "state.pt").exists(), "a run has written into the job's own folder"
+
+
+def test_suggestions_after_runs_in_scratch_copies(twinrun, python, work):
+    (work / "job.py").write_text(NOISY)
+    done = twinrun("check", "-q", "--no-zoom", "--runs", "2", "--fresh-dir", "--", python, "job.py")
+    assert done.rc == 1, done
+    zoom = next(line[line.index("twinrun zoom"):] for line in done.out.splitlines() if "twinrun zoom" in line)
+    assert zoom.startswith("twinrun zoom --window ") and " --fresh-dir " in zoom, done
+    pasted = twinrun(*shlex.split(zoom.split("   ")[0])[1:])
+    assert pasted.rc == 1 and "aten::" in pasted.out, pasted
+    refused = twinrun("zoom", "last~3", "last~2")
+    assert refused.rc == 2 and "scratch copy" in refused.err and "--fresh-dir --window" in refused.err, refused
+
+UNSEEDED = """
+import torch
+
+def make():
+    return torch.randn(8, 4)
+
+x = make()
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+for step in range(3):
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_the_line_that_draws_is_the_headline(twinrun, python, work):
+    """Nobody seeded torch: the finding is its generator, and the place is the user's line that drew from it first."""
+    (work / "job.py").write_text(UNSEEDED)
+    done = twinrun("check", "-q", "--github", "--runs", "2", "--", python, "job.py")
+    assert done.rc == 1, done
+    assert "aten::randn   job.py:5 in make" in done.out, done
+    assert "::error file=job.py,line=5," in done.out, done
+    assert "torch was drawn from before any seed was set" in done.out, done
