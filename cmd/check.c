@@ -68,7 +68,8 @@ static const struct tw_option options[] = {
     {"control", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
      "one more run, unobserved, whose output and files are compared with the first", FIELD(control)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
-     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+     "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
+     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation",

@@ -232,7 +232,9 @@ static void repeat(struct tw_check *c)
     if (tw_check_keep(c, again) >= 0)
         return;
     const struct twin_run *pair[2] = {c->runs[0], again};
-    struct twin_compare_options how = {.steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps};
+    struct twin_baseline_info left_out = twin_baseline_info(c->baseline); /* what the baseline leaves out */
+    struct twin_compare_options how = {.steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps,
+                                       .ignore = (const char *const *)left_out.ignore, .ignore_count = left_out.ignore_count};
     if (twin_compare(pair, 2, &how, &v, &err) != 0) {
         tw_trouble(&err, "check: cannot compare the run with itself");
         return;

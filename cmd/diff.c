@@ -28,7 +28,8 @@ enum { MAX_RUNS = 1000 };
 
 static const struct tw_option options[] = {
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
-     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+     "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
+     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Comparison", "compare only the first N steps", FIELD(steps), 1,

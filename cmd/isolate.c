@@ -43,7 +43,8 @@ static const struct tw_option options[] = {
      FIELD(pin)},
     {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)", FIELD(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
-     "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+     "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
+     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
     {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "take text and files that differ for a divergence, too: names, paths, orders of words", FIELD(text)},
     TW_DATA_OPTION(FIELD(data)),
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <twin/compare.h>
 
 const struct tw_option tw_option_help = {"help", 'h', TW_OPT_FLAG, NULL, NULL, "Other", "print this help"};
 
@@ -141,6 +142,8 @@ static int store(const struct tw_option *o, const char *value, void *args, char 
     case TW_OPT_LIST:
         snprintf(text, 96, "a text (and memory to keep it)");
         rc = append(field, value);
+        if (rc == 0 && strcmp(o->name, "ignore") == 0 && (rc = twin_ignore_check(&value, 1, NULL)) != 0)
+            snprintf(text, 96, "an extended regular expression behind \"line:\"");
         break;
     case TW_OPT_LEVEL:
         snprintf(text, 96, "steps, tensors, modules or ops");

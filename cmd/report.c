@@ -31,7 +31,9 @@ static const struct tw_option options[] = {
      FIELD(postmortem)},
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Kind", "one run or several, compared with the first one, as one HTML file with pictures that opens offline",
      FIELD(html)},
-    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
+     "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
+     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison", "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"output", 0, TW_OPT_FILE, "FILE", NULL, "Output", "write the document into FILE, not to stdout", FIELD(output)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},

@@ -29,7 +29,9 @@ static const struct tw_option options[] = {
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", "tensors", "Recording", "what is recorded: steps, tensors, modules or ops", FIELD(level)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
-    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name, or files whose name, match", FIELD(ignore)},
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
+     "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
+     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not name the operation of the first divergence, before and after", FIELD(no_zoom)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object", FIELD(json)},

@@ -107,7 +107,8 @@ struct twin_compare_options {
     int64_t shift;                         /* b's step = a's step + shift */
     bool find_shift;                       /* arms: find the shift by weights */
     bool resumed;                          /* b must go on from a later step of a than its first: else nothing was resumed */
-    const char *const *ignore; size_t ignore_count;  /* glob patterns over "phase/kind/name" and file names */
+    /* glob patterns over "phase/kind/name" and file names; "file:GLOB": files alone; "line:REGEX": lines of output and text */
+    const char *const *ignore; size_t ignore_count;
     const char *tolerance_file;            /* NULL = none */
     bool arms;                             /* commands differ: argv, printed command lines and run counts are not findings */
 };
@@ -209,6 +210,8 @@ struct twin_verdict {
     struct twin_claim *claims; size_t claim_count; /* made while comparing; twin_verdict_claims() has those of findings, too */
 };
 
+/* Can these patterns of --ignore be used? 0, TWIN_EINVAL (names the regular expression of a "line:"), TWIN_ENOMEM. */
+int twin_ignore_check(const char *const *pattern, size_t count, struct twin_error *err);
 /* Every claim of a verdict as a JSON array; *out is malloc'ed. TWIN_ENOMEM. */
 int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_error *err);
 

@@ -34,6 +34,7 @@ struct twin_progress {
 };
 
 struct twin_run;
+struct twin_run_file;
 
 /* Who writes down what surrounds a run (src/evidence). A NULL function is not called; none may fail the run. */
 struct twin_launch_watcher {
@@ -41,6 +42,8 @@ struct twin_launch_watcher {
     /* The run folder is there and the job is not. `env` is the job's environment, `home` absolute. Processes that are made now are not the job's. */
     void (*before)(void *user, const struct twin_run *run, const char *home, char *const *env);
     void (*started)(void *user, int pid);
+    /* The job has ended, and this is one of the files that it wrote, hashed: `kept` and `listing` may be filled in. */
+    void (*file)(void *user, const struct twin_run *run, struct twin_run_file *f);
     /* The job has ended and all is known of it. Called after `before`, whatever happened, also when the run has failed. */
     void (*after)(void *user, const struct twin_run *run);
 };
@@ -101,6 +104,9 @@ struct twin_run_file {
     char sha256[65];          /* hex; empty when not hashed (too large, unreadable: see why) */
     char *why;                /* NULL when hashed */
     bool existed_before;      /* overwritten or appended: shared between runs of a check */
+    uint64_t bytes_before;    /* then: its size at the start */
+    char *kept;               /* text: a copy in the run folder, relative to it, secrets masked; NULL: none */
+    bool listing;             /* `kept` lists what is in it, a line for each tensor, value or event */
 };
 
 /* What the launcher itself held still. A refusal does not keep the job from running. */
@@ -128,6 +134,9 @@ struct twin_run {
     enum twin_level level;
     bool agents;
     uint32_t max_steps;
+    int launcher_pid;         /* 0: not known (a run of an older version) */
+    int first_id, last_id;    /* every process and thread of the run has an id between these; 0: not known, or they began anew */
+    char **fresh_names; size_t fresh_count;  /* folders made by the job whose name ends in the next free number: "version_1" */
     char **traces; size_t trace_count;       /* absolute paths of *.twt, sorted by rank, then by pid */
     bool torch;               /* a process of the job had imported PyTorch, whether or not it recorded anything */
     struct twin_run_process *processes; size_t process_count;

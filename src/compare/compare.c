@@ -232,6 +232,7 @@ void tw_verdict_hand_over(struct tw_cmp *c)
 int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out)
 {
     tw_tolerance_free(c->tolerance);
+    tw_lines_filters_free(c);
     tw_texts_free(&c->notes);
     tw_texts_free(&c->unseen);
     tw_texts_free(&c->armed);
@@ -326,8 +327,10 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
     if (n == 0)
         return twin_error_set(err, TWIN_EINVAL, "no run to compare");
     int rc = c.o->tolerance_file ? tw_tolerance_load(c.o->tolerance_file, &c.tolerance, err) : 0;
+    if (rc == 0)
+        rc = tw_lines_filters(&c, err);
     if (rc != 0)
-        return rc;
+        return tw_cmp_close(&c, rc, out);
     size_t opened = 0;
     struct tw_side *side = tw_calloc(n, sizeof *side);
     bool *differs = tw_calloc(n, sizeof *differs);
@@ -341,6 +344,8 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
     }
     for (; rc == 0 && opened < n; opened += rc == 0)
         rc = tw_side_open(&c, runs[opened], opened, &side[opened], err);
+    for (size_t i = 0; rc == 0 && c.o->arms && n > 1 && i < n; i++)
+        c.oom |= !tw_facts_options(runs[i], runs[i ? 0 : 1], side[i].facts);
     for (size_t i = 0; rc == 0 && i < n; i++)
         tw_coverage_notes(&c, &side[i]);
     if (rc == 0)

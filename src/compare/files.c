@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files the job wrote. Only sizes and SHA-256 are known. A checkpoint whose tensors were recorded and are equal is benign
- * whatever its bytes; arrays without a container (.npy, .safetensors, .bin) have no reason to differ; about everything else
- * (archives with timestamps, logs, JSON with durations) the bytes alone prove nothing.
+ * Files the job wrote. A file whose bytes are not the same in both runs is a difference, unless it is shown to be none: text by
+ * its lines (lines.c), a checkpoint by its recorded tensors, a file of tensors by the list of them that was made when its run
+ * ended. Of a format that nobody here reads nothing is known: such a file is named.
  */
 #include "internal.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define KEPT_CAP ((size_t)8 << 20) /* more than the launcher keeps of one file */
 
 static const char *base_name(const char *path)
 {
@@ -18,8 +20,16 @@ static const char *base_name(const char *path)
 
 /* ---- checkpoints whose tensors were recorded */
 
-struct saved { char name[256]; uint64_t hash; };
-struct saved_list { struct tw_cmp *c; struct tw_proc *p; struct saved *s; size_t n, room; };
+struct saved {
+    char *name;
+    uint64_t hash;
+};
+struct saved_list {
+    struct tw_cmp *c;
+    struct tw_proc *p;
+    struct saved *s;
+    size_t n, room;
+};
 
 static int take_saved(void *user, const struct twin_trace_record *r)
 {
@@ -34,8 +44,10 @@ static int take_saved(void *user, const struct twin_trace_record *r)
     if (i == l->n) {
         if (i >= 10000 || !tw_cmp_room(l->c, &l->s, l->n, &l->room, sizeof *l->s))
             return 1;
-        l->s[l->n++] = (struct saved){.hash = 1};
-        strncpy(l->s[i].name, name, sizeof l->s[i].name - 1);
+        l->s[i] = (struct saved){tw_cmp_copy(l->c, name), 1};
+        if (!l->s[i].name)
+            return 1;
+        l->n++;
     }
     l->s[i].hash = tw_mix64(tw_mix64(l->s[i].hash ^ r->digest.a) + r->digest.b);
     return 0;
@@ -50,6 +62,13 @@ static void load_saved(struct tw_cmp *c, const struct tw_side *side, struct save
     }
 }
 
+static void free_saved(struct saved_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        tw_free(l->s[i].name);
+    tw_free(l->s);
+}
+
 static const struct saved *find_saved(const struct saved_list *l, const char *path)
 {
     for (size_t i = 0; i < l->n; i++)
@@ -58,147 +77,306 @@ static const struct saved *find_saved(const struct saved_list *l, const char *pa
     return NULL;
 }
 
-/* ---- which files correspond, and what a difference means */
+/* ---- kinds of files */
 
-/* A path with what changes from run to run (times, pids, counters, random hex) masked: "runs/Nov21_08-30/ev.123" */
-static char *path_pattern(const char *path)
-{
-    struct tw_buf out = {0};
-    for (const char *p = path; *p;) {
-        size_t hex = 0, digit = 0;
-        while (isxdigit((unsigned char)p[hex]))
-            digit += isdigit((unsigned char)p[hex++]) != 0;
-        if (digit && (hex == digit || hex >= 6)) {
-            tw_buf_puts(&out, "#");
-            p += hex;
-        } else {
-            size_t n = hex ? hex : 1;
-            tw_buf_append(&out, p, n);
-            p += n;
-        }
-    }
-    tw_buf_puts(&out, "");
-    return tw_buf_steal(&out);
-}
-
+/* What tools leave behind for themselves: no job's result is kept there (docs/ci.md says so). */
 static bool never_matters(const char *path)
 {
-    static const char *const globs[] = {"*.pyc", "*__pycache__/*", "*.lock", "*.pid", "*.tmp", "*.git/*", "*.cache/*", NULL};
+    static const char *const globs[] = {"*.pyc", "*__pycache__/*", "*.git/*", "*.cache/*", NULL};
     for (int i = 0; globs[i]; i++)
         if (tw_glob(globs[i], path))
             return true;
     return false;
 }
 
-static bool is_log(const char *path)
+/* Formats in which equal contents are equal bytes: arrays without a container, pictures. */
+static bool is_plain_content(const char *path)
 {
-    static const char *const globs[] = {"*.log", "*.log.*", "*tfevents*", "*/wandb/*", "wandb/*", "*/logs/*", "logs/*", "*.out", "*.err",
-                                        "*mlruns/*", "*lightning_logs/*", "*.prof", "*.trace.json", "nohup.*", NULL};
-    for (int i = 0; globs[i]; i++)
-        if (tw_glob(globs[i], path))
-            return true;
-    return false;
-}
-
-static bool is_plain_array(const char *path)
-{
-    static const char *const ends[] = {".npy", ".safetensors", ".bin", ".raw", ".f32", ".f64", ".dat", NULL};
+    static const char *const ends[] = {".npy", ".safetensors", ".bin", ".raw", ".f32", ".f64", ".dat", ".png", ".jpg", ".jpeg", ".bmp",
+                                       ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".wav", ".onnx", NULL};
     for (int i = 0; ends[i]; i++)
         if (tw_ends(path, ends[i]))
             return true;
     return false;
 }
 
-/* `other`: the same file of the second run, which may have another name. */
-static struct twin_finding *file_finding(struct tw_cmp *c, const char *path, const char *other, char *text)
+/* Lines of a log come as threads and ranks write them; of every other text the order is part of what it says. */
+static bool is_log(const char *path)
 {
-    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_FILE, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE);
-    if (!f) {
-        tw_free(text);
-        return NULL;
-    }
-    tw_finding_set(c, &f->name, tw_cmp_copy(c, path));
-    tw_finding_set(c, &f->text, text);
-    tw_evidence_line(&f->at_a, path, 0);
-    tw_evidence_line(&f->at_b, other, 0);
-    return f;
+    static const char *const globs[] = {"*.log", "*.log.*", "*.out", "*.err", "*tfevents*", "*nohup*", NULL};
+    for (int i = 0; globs[i]; i++)
+        if (tw_glob(globs[i], path))
+            return true;
+    return false;
 }
 
-struct files { struct saved_list a, b; };
+/* ---- contents that were kept when the run ended */
 
-static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct twin_run_file *y, const struct files *saved,
+struct kept {
+    char *data;
+    size_t bytes;
+};
+
+static bool load_kept(struct tw_cmp *c, const struct twin_run *run, const struct twin_run_file *f, struct kept *k)
+{
+    *k = (struct kept){0};
+    if (!f->kept)
+        return false;
+    char *path = tw_path_join(run->dir, f->kept);
+    int rc = path ? tw_read_file(path, KEPT_CAP, &k->data, &k->bytes, NULL) : TWIN_ENOMEM;
+    tw_free(path);
+    c->oom |= rc == TWIN_ENOMEM;
+    return rc == 0;
+}
+
+/* Of a file that grows from run to run (a log, a table of results), what this run added. */
+static size_t written_before(const struct kept *whole, const struct kept *earlier, const struct twin_run_file *f)
+{
+    if (!f->existed_before || f->bytes_before > whole->bytes)
+        return 0;
+    if (!earlier || (earlier->bytes == f->bytes_before && memcmp(earlier->data, whole->data, earlier->bytes) == 0))
+        return f->bytes_before;
+    return 0;
+}
+
+static bool is_table(const char *path)
+{
+    return tw_ends(path, ".csv") || tw_ends(path, ".tsv");
+}
+
+/* The cell that begins at p, its quotes left out; *end is behind it. */
+static size_t cell_length(const char *p, const char *stop, char separator, const char **end)
+{
+    bool in_quotes = false;
+    const char *q = p;
+    while (q < stop && (in_quotes || *q != separator)) {
+        in_quotes ^= *q == '"';
+        q++;
+    }
+    *end = q;
+    return (size_t)(q - p);
+}
+
+/* A table with a line of headings as "loss: 0.5 | time: 1.2": then each number stands behind its name, as in a printed line. A
+ * table without one stays as it is. False: no memory. */
+static bool name_columns(struct kept *k, char separator)
+{
+    enum { COLUMNS_MAX = 1000 };
+    const char *stop = k->data + k->bytes, *head_end = memchr(k->data, '\n', k->bytes), *end;
+    struct tw_buf out = {0};
+    if (!head_end)
+        return true;
+    for (const char *p = k->data; p < head_end; p = end + 1) { /* a heading is no number */
+        size_t n = cell_length(p, head_end, separator, &end);
+        if (n > 0 && tw_number_length(p) == n)
+            return true;
+    }
+    tw_buf_append(&out, k->data, (size_t)(head_end + 1 - k->data));
+    for (const char *row = head_end + 1; row < stop && !out.failed;) {
+        const char *row_end = memchr(row, '\n', (size_t)(stop - row)), *head = k->data, *head_stop;
+        row_end = row_end ? row_end : stop;
+        size_t column = 0;
+        for (const char *p = row; p < row_end && column < COLUMNS_MAX; p = end + 1, column++) {
+            size_t n = cell_length(p, row_end, separator, &end), name = head < head_end ? cell_length(head, head_end, separator, &head_stop) : 0;
+            if (column > 0)
+                tw_buf_puts(&out, " | ");
+            if (name > 0) {
+                tw_buf_append(&out, head, name);
+                tw_buf_puts(&out, ": ");
+                head = head_stop + 1;
+            }
+            tw_buf_append(&out, p, n);
+        }
+        tw_buf_puts(&out, "\n");
+        row = row_end + 1;
+    }
+    size_t bytes = out.len;
+    char *data = tw_buf_steal(&out);
+    if (!data)
+        return false;
+    tw_free(k->data);
+    *k = (struct kept){data, bytes};
+    return true;
+}
+
+/* ---- what a difference means */
+
+struct files {
+    struct saved_list a, b;
+    const struct tw_side *side_a, *side_b;
+    bool ended; /* both runs, well */
+};
+
+static void say_benign(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x, const struct twin_run_file *y,
+                       const char *what)
+{
+    tw_findings_take(c, &out->benign, tw_lines_finding(c, x->path, y->path, TWIN_KIND_FILE,
+                                                       tw_cmp_text(c, "%s: file bytes differ, %s", x->path, what)));
+}
+
+/* Text of both was kept: true, and what its lines say is in `out`. */
+static bool judge_text(struct tw_cmp *c, const struct files *in, const struct twin_run_file *x, const struct twin_run_file *y,
+                       struct tw_last_resort *out)
+{
+    struct kept a, b;
+    bool both = load_kept(c, in->side_a->run, x, &a);
+    both &= load_kept(c, in->side_b->run, y, &b);
+    both &= x->listing == y->listing;
+    if (both && !x->listing && a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0)) {
+        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: differs in what was not kept of it (--ignore 'file:%s' leaves it out)", x->path,
+                                                   x->path)); /* secrets are masked in the copies */
+    } else if (both) {
+        size_t from_b = written_before(&b, &a, y), from_a = from_b > 0 && x->existed_before ? written_before(&a, NULL, x) : 0;
+        char separator = tw_ends(x->path, ".tsv") ? '\t' : ',';
+        if (from_b == 0 && is_table(x->path)) /* of one that grows, the rows have no headings */
+            c->oom |= !name_columns(&a, separator) || !name_columns(&b, separator);
+        struct tw_lines l = {.name = x->path, .name_b = y->path, .kind = TWIN_KIND_FILE, .a = {a.data + from_a, a.bytes - from_a, in->side_a->facts},
+                             .b = {b.data + from_b, b.bytes - from_b, in->side_b->facts}, .whole = in->ended, .ordered = !is_log(x->path),
+                             .shift = out->shift};
+        size_t found = out->findings.n + out->unknown.n;
+        tw_lines_compare(c, &l, out);
+        if (x->listing && found == out->findings.n + out->unknown.n)
+            say_benign(c, out, x, y, "contents equal");
+    }
+    tw_free(a.data);
+    tw_free(b.data);
+    return both;
+}
+
+static void say_differs(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x, const struct twin_run_file *y,
+                        const char *what)
+{
+    tw_findings_take(c, &out->findings,
+                     tw_lines_finding(c, x->path, y->path, TWIN_KIND_FILE,
+                                      tw_cmp_text(c, "%s: %s differ (%llu and %llu bytes)", x->path, what, (unsigned long long)x->bytes,
+                                                  (unsigned long long)y->bytes)));
+}
+
+static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct twin_run_file *y, const struct files *in,
                   struct tw_last_resort *out)
 {
-    if (!x->sha256[0] || !y->sha256[0] || strcmp(x->sha256, y->sha256) == 0 || never_matters(x->path) ||
+    bool hashed = x->sha256[0] && y->sha256[0];
+    if ((hashed && strcmp(x->sha256, y->sha256) == 0) || never_matters(x->path) ||
         tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, x->path))
         return;
-    const struct saved *s = find_saved(&saved->a, x->path), *t = find_saved(&saved->b, y->path);
-    if (s && t && s->hash == t->hash)
-        tw_findings_take(c, &out->benign, file_finding(c, x->path, y->path, tw_cmp_text(c, "%s: file bytes differ, tensors equal", x->path)));
-    else if (s && t)
+    const struct saved *s = find_saved(&in->a, x->path), *t = find_saved(&in->b, y->path);
+    if (s && t && s->hash == t->hash) {
+        if (hashed)
+            say_benign(c, out, x, y, "tensors equal");
+        return;
+    }
+    if (s && t)
         return; /* its record differs: that is the finding */
-    else if (is_log(x->path) || (x->existed_before && y->existed_before && !is_plain_array(x->path)))
-        tw_findings_take(c, &out->benign, file_finding(c, x->path, y->path, tw_cmp_text(c, "%s: file bytes differ (%s)", x->path,
-                                                                               is_log(x->path) ? "a log" : "it was there before the runs")));
-    else if (is_plain_array(x->path) && !c->o->arms)
-        tw_findings_take(c, &out->findings, file_finding(c, x->path, y->path, tw_cmp_text(c, "%s: contents differ (%llu and %llu bytes)", x->path,
-                                                                                 (unsigned long long)x->bytes, (unsigned long long)y->bytes)));
+    if (!hashed) {
+        const char *why = x->why ? x->why : y->why;
+        if (x->bytes != y->bytes)
+            say_differs(c, out, x, y, "sizes");
+        else
+            tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: not compared%s%s (--ignore 'file:%s' leaves it out)", x->path, why ? ": " : "",
+                                                       why ? why : "", x->path));
+        return;
+    }
+    if (judge_text(c, in, x, y, out))
+        return;
+    if (is_plain_content(x->path))
+        say_differs(c, out, x, y, "contents");
     else
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: file bytes differ, contents not compared", x->path));
+        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: file bytes differ, and its format is not read here (--ignore 'file:%s' leaves it out)",
+                                                   x->path, x->path));
 }
 
-/* By path, else by pattern. `budget` bounds the second, which compares everything with everything. */
-static const struct twin_run_file *counterpart(const struct twin_run *run, const char *path, bool *taken, size_t *budget)
+/* ---- which files correspond */
+
+/* By path, else by the path without the facts of its run. */
+static const struct twin_run_file *counterpart(const struct twin_run *run, const char *path, const char *plain, char *const *plain_names,
+                                               bool *taken)
 {
-    size_t found = TW_NONE, similar = 0;
-    for (size_t i = 0; i < run->file_count; i++)
+    size_t found = TW_NONE;
+    for (size_t i = 0; i < run->file_count && found == TW_NONE; i++)
         if (!taken[i] && strcmp(run->files[i].path, path) == 0)
             found = i;
-    char *pattern = found == TW_NONE ? path_pattern(path) : NULL;
-    for (size_t i = 0; pattern && i < run->file_count && *budget > 0; i++, --*budget) {
-        char *other = taken[i] ? NULL : path_pattern(run->files[i].path);
-        if (other && strcmp(other, pattern) == 0 && similar++ == 0)
+    for (size_t i = 0; i < run->file_count && found == TW_NONE; i++)
+        if (!taken[i] && plain && plain_names[i] && strcmp(plain_names[i], plain) == 0)
             found = i;
-        tw_free(other);
-    }
-    tw_free(pattern);
     if (found == TW_NONE)
         return NULL;
     taken[found] = true;
     return &run->files[found];
 }
 
+static char **plain_names(struct tw_cmp *c, const struct tw_side *side)
+{
+    char **names = tw_calloc(side->run->file_count + 1, sizeof *names);
+    c->oom |= !names;
+    for (size_t i = 0; names && i < side->run->file_count; i++) {
+        names[i] = tw_noise_name(side->run->files[i].path, side->facts);
+        c->oom |= !names[i];
+    }
+    return names;
+}
+
+static void free_names(char **names, size_t n)
+{
+    for (size_t i = 0; names && i < n; i++)
+        tw_free(names[i]);
+    tw_free(names);
+}
+
+static bool matters(const struct tw_cmp *c, const char *path)
+{
+    return !never_matters(path) && !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, path);
+}
+
+static void say_single(struct tw_cmp *c, const struct files *in, size_t only_a, size_t only_b, const char *example, struct tw_last_resort *out)
+{
+    const struct twin_run *x = in->side_a->run, *y = in->side_b->run;
+    if (!example || c->o->arms || !in->ended || x->files_truncated || y->files_truncated)
+        return;
+    tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%zu files only in %s, %zu only in %s, such as %s (--ignore 'file:GLOB' leaves files out)",
+                                               only_a, c->label_a, only_b, c->label_b, example));
+}
+
 int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out)
 {
-    struct files saved;
+    struct files in = {.side_a = a, .side_b = b,
+                       .ended = tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b)};
     const struct twin_run *x = a->run, *y = b->run;
-    bool *taken = tw_calloc(y->file_count, sizeof *taken);
-    size_t only_a = 0, only_b = 0, budget = 500000;
+    if (tw_side_stopped(a) || tw_side_stopped(b)) { /* what was in them at that moment is a matter of chance */
+        if (x->file_count + y->file_count > 0)
+            tw_cmp_note(c, "files that the job wrote were not compared: a run was stopped before its end");
+        return 0;
+    }
+    if (out->other_ends) {
+        if (x->file_count + y->file_count > 0)
+            tw_cmp_note(c, "files that the arms wrote were not compared: they end at other steps");
+        return 0;
+    }
+    bool *taken = tw_calloc(y->file_count + 1, sizeof *taken);
+    char **names_a = plain_names(c, a), **names_b = plain_names(c, b);
+    size_t only_a = 0, only_b = 0;
     const char *example = NULL;
-    load_saved(c, a, &saved.a);
-    load_saved(c, b, &saved.b);
-    for (size_t i = 0; taken && i < x->file_count; i++) {
-        const struct twin_run_file *other = counterpart(y, x->files[i].path, taken, &budget);
+    load_saved(c, a, &in.a);
+    load_saved(c, b, &in.b);
+    for (size_t i = 0; taken && names_a && names_b && i < x->file_count; i++) {
+        const struct twin_run_file *other = counterpart(y, x->files[i].path, names_a[i], names_b, taken);
         if (other) {
-            judge(c, &x->files[i], other, &saved, out);
-        } else if (!never_matters(x->files[i].path) && !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, x->files[i].path)) {
+            judge(c, &x->files[i], other, &in, out);
+        } else if (matters(c, x->files[i].path)) {
             example = example ? example : x->files[i].path;
             only_a++;
         }
     }
     for (size_t i = 0; taken && i < y->file_count; i++)
-        if (!taken[i] && !never_matters(y->files[i].path) && !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, y->files[i].path)) {
+        if (!taken[i] && matters(c, y->files[i].path)) {
             example = example ? example : y->files[i].path;
             only_b++;
         }
-    bool comparable = !c->o->arms && tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b) &&
-                      !x->files_truncated && !y->files_truncated;
-    if (example && comparable)
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%zu files only in %s, %zu only in %s, such as %s", only_a, c->label_a, only_b,
-                                                   c->label_b, example));
+    say_single(c, &in, only_a, only_b, example, out);
     c->oom |= !taken;
     tw_free(taken);
-    tw_free(saved.a.s);
-    tw_free(saved.b.s);
+    free_names(names_a, x->file_count);
+    free_names(names_b, y->file_count);
+    free_saved(&in.a);
+    free_saved(&in.b);
     return c->oom ? TWIN_ENOMEM : 0;
 }

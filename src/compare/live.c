@@ -79,6 +79,18 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
     return 0;
 }
 
+/* The facts of a run that goes on: its time is now, and the names of its traces ("0.4711.twt") tell its processes. */
+static void name_processes(struct twin_run *b)
+{
+    b->start_realtime_ns = tw_realtime_ns();
+    b->processes = tw_calloc(b->trace_count + 1, sizeof *b->processes);
+    for (size_t i = 0; b->processes && i < b->trace_count; i++) {
+        const char *name = strrchr(b->traces[i], '/'), *dot = name ? strchr(name, '.') : NULL;
+        if (dot)
+            b->processes[b->process_count++].pid = (int)strtol(dot + 1, NULL, 10);
+    }
+}
+
 int twin_compare_live(const struct twin_run *a, const char *b_dir, const struct twin_compare_options *o, bool *parted,
                       uint32_t *step, struct twin_error *err)
 {
@@ -96,6 +108,7 @@ int twin_compare_live(const struct twin_run *a, const char *b_dir, const struct 
         return twin_error_set(err, rc, "out of memory listing %s", b_dir);
     }
     struct twin_run b = {.dir = (char *)b_dir, .traces = traces.s, .trace_count = traces.n, .in_progress = true, .agents = true};
+    name_processes(&b);
     rc = tw_side_open(&c, a, 0, &sa, err);
     if (rc == 0)
         rc = tw_side_open(&c, &b, 1, &sb, err);
@@ -109,6 +122,7 @@ int twin_compare_live(const struct twin_run *a, const char *b_dir, const struct 
     tw_side_close(&sb);
     tw_texts_free(&traces);
     tw_texts_free(&c.unarmed);
+    tw_free(b.processes);
     tw_free(pairs);
     return rc ? twin_error_set(err, rc, "out of memory comparing with %s", b_dir) : 0;
 }

@@ -1,366 +1,339 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Printed lines: what differs between equal runs (times, durations, speeds, pids, addresses, temporary paths, memory use)
- * is masked, so that what is left means something. A number is noise only when its neighbourhood says so: a date's or
- * clock's shape, a unit behind it, a telling word before it. A loss or an accuracy is none of these.
+ * Printed lines, and names of files, with their noise masked. What is noise is shown, not guessed: first by the facts of the run
+ * (run_facts.c, shape.c), then by the grammar of speeds (grammar.c). Everything else is a result.
  */
 #include "internal.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MASK '~'
-#define KEY_WORDS 3 /* how many words before a number may name it */
+enum { TOKENS_MAX = 20000 }; /* of one line; the rest of a longer one is one token */
+
+struct token {
+    size_t at, n;
+    bool number;
+    enum tw_worth worth;
+};
+struct tokens {
+    char *line; /* a copy, NUL-terminated, without the colours of a terminal */
+    struct token *token;
+    size_t count, room;
+};
 
 static bool is_word(char ch)
 {
-    return isalnum((unsigned char)ch) || ch == '_';
+    return isalnum((unsigned char)ch) || ch == '_' || (unsigned char)ch >= 0x80;
 }
 
-static bool in_list(const char *word, size_t n, const char *const *list)
+/* A copy without NULs and without the sequences that colour a terminal's text: "\033[1;32m". */
+static char *plain_copy(const char *line, size_t n)
 {
-    for (; *list; list++)
-        if (strlen(*list) == n && strncasecmp(word, *list, n) == 0)
-            return true;
-    return false;
-}
-
-static const char *const time_words[] = {
-    "time", "times", "elapsed", "duration", "took", "eta", "wall", "walltime", "runtime", "latency", "seconds", "second", "secs", "sec",
-    "ms", "throughput", "speed", "version", "num", "timestamp", "date", "started", "finished", "pid", "ppid", "tid", "port", "memory", "mem",
-    "rss", "vram", "uptime", "overhead", "fps", "qps", "persecond", "cputime", "remaining", NULL};
-static const char *const units[] = {
-    "s", "sec", "secs", "second", "seconds", "ms", "msec", "us", "usec", "ns", "min", "mins", "minute", "minutes", "h", "hr", "hrs",
-    "hour", "hours", "days", "day", "fps", "hz", "khz", "mhz", "ghz", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib", "gflops",
-    "tflops", "mflops", "flops", "milliseconds", "microseconds", NULL};
-static const char *const months[] = {"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon",
-                                     "tue", "wed", "thu", "fri", "sat", "sun", NULL};
-
-/* ---- shapes that need no neighbourhood. Each returns how many bytes it covers, 0 when it does not match. */
-
-static size_t digits(const char *p)
-{
-    size_t n = 0;
-    while (isdigit((unsigned char)p[n]))
-        n++;
-    return n;
-}
-
-static size_t hex_digits(const char *p)
-{
-    size_t n = 0;
-    while (isxdigit((unsigned char)p[n]))
-        n++;
-    return n;
-}
-
-/* 0x7f8a1c2d3e40: as long as addresses of programs are here, 47 bits down to 33; others, which may be checksums, when a word
- * before says so: "at 0x5581a0". */
-static size_t match_address(const char *line, size_t at)
-{
-    static const char *const words[] = {"at", "address", "addr", "pointer", "ptr", NULL};
-    const char *p = line + at;
-    size_t n = p[0] == '0' && (p[1] == 'x' || p[1] == 'X') ? hex_digits(p + 2) : 0, end = at, from;
-    while (end > 0 && strchr(" :=(<", line[end - 1]))
-        end--;
-    for (from = end; from > 0 && is_word(line[from - 1]); from--) {}
-    return (n >= 9 && n <= 12) || (n >= 4 && in_list(line + from, end - from, words)) ? 2 + n : 0;
-}
-
-static size_t match_uuid(const char *p)
-{
-    static const size_t part[] = {8, 4, 4, 4, 12};
-    size_t at = 0;
-    for (int i = 0; i < 5; i++) {
-        if (hex_digits(p + at) != part[i] || (i < 4 && p[at + part[i]] != '-'))
-            return 0;
-        at += part[i] + (i < 4);
-    }
-    return at;
-}
-
-/* 2026-11-21, 2026/11/21, 20261121_083000, 21.11.2026 */
-static size_t match_date(const char *p)
-{
-    size_t n = digits(p);
-    if (n == 4 && (p[4] == '-' || p[4] == '/') && digits(p + 5) == 2 && p[7] == p[4] && digits(p + 8) == 2)
-        return 10;
-    if (n == 2 && p[2] == '.' && digits(p + 3) == 2 && p[5] == '.' && digits(p + 6) == 4)
-        return 10;
-    if (n == 8 && (strncmp(p, "20", 2) == 0 || strncmp(p, "19", 2) == 0) && (p[8] == '_' || p[8] == '-' || p[8] == 'T') && digits(p + 9) == 6)
-        return 15;
-    return 0;
-}
-
-/* 08:30, 08:30:12, 1:02:03.456, 00:12<00:15, 12:00Z, and glog's 083012.123456 are clocks or durations. */
-static size_t match_clock(const char *p)
-{
-    size_t n = digits(p), at = n;
-    if (n == 0 || n > 3 || p[n] != ':' || digits(p + n + 1) != 2 || p[n + 3] == '.')
-        return 0;
-    while (p[at] == ':' && digits(p + at + 1) == 2)
-        at += 3;
-    if ((p[at] == '.' || p[at] == ',') && digits(p + at + 1) > 0)
-        at += 1 + digits(p + at + 1);
-    return at;
-}
-
-/* Seconds since 1970, also with decimals, or in ms, us, ns. */
-static size_t match_epoch(const char *p, struct tw_noise_span span)
-{
-    size_t n = digits(p);
-    if (n != 10 && n != 13 && n != 16 && n != 19)
-        return 0;
-    double seconds = 0;
-    for (size_t i = 0; i < 10; i++)
-        seconds = seconds * 10 + (p[i] - '0');
-    if ((seconds < span.from[0] || seconds > span.to[0]) && (seconds < span.from[1] || seconds > span.to[1]))
-        return 0;
-    return p[n] == '.' && n == 10 ? n + 1 + digits(p + n + 1) : n;
-}
-
-struct tw_noise_span tw_noise_span(const struct twin_run *run)
-{
-    enum { DAY_S = 86400, BEFORE = DAY_S, AFTER = 31 * DAY_S }; /* clocks of other machines and zones; what expires later */
-    double after = AFTER + (isfinite(run->wall_s) ? run->wall_s : 0), start = (double)run->start_realtime_ns / 1e9;
-    double shown = run->shown_clock_s ? (double)run->shown_clock_s : start;
-    if (run->shown_clock_s < 0)
-        return (struct tw_noise_span){{start - BEFORE, 1e9}, {start + after, 2e9}}; /* shaken: any of the years 2001 to 2033 */
-    return (struct tw_noise_span){{start - BEFORE, shown - BEFORE}, {start + after, shown + after}};
-}
-
-/* /tmp/..., /var/folders/..., /dev/shm/...: up to the next blank or quote. */
-static size_t match_temporary(const char *p)
-{
-    static const char *const roots[] = {"/tmp/", "/var/tmp/", "/var/folders/", "/dev/shm/", "/proc/", NULL};
-    for (int i = 0; roots[i]; i++)
-        if (tw_starts(p, roots[i])) {
-            size_t n = strcspn(p, " \t\"'`<>,;()[]{}");
-            while (n > 0 && (p[n - 1] == ':' || p[n - 1] == '.')) /* punctuation of the sentence */
-                n--;
-            return n;
+    char *copy = tw_malloc(n + 1);
+    size_t out = 0;
+    for (size_t i = 0; copy && i < n;) {
+        size_t sequence = 0;
+        if (line[i] == '\033' && i + 1 < n && line[i + 1] == '[') {
+            sequence = 2;
+            while (i + sequence < n && (isdigit((unsigned char)line[i + sequence]) || strchr(";?", line[i + sequence])))
+                sequence++;
+            sequence += i + sequence < n;
         }
-    return 0;
-}
-
-/* 127.0.0.1:29500, localhost:29500, [::1]:29500: the port */
-static bool follows_host(const char *line, size_t at)
-{
-    if (at == 0 || line[at - 1] != ':' || at < 2)
-        return false;
-    size_t end = at - 1, start = end;
-    while (start > 0 && (is_word(line[start - 1]) || line[start - 1] == '.' || line[start - 1] == '-'))
-        start--;
-    size_t dots = 0;
-    for (size_t i = start; i < end; i++)
-        dots += line[i] == '.';
-    return line[end - 1] == ']' || dots >= 2 || (end - start == 9 && strncmp(line + start, "localhost", 9) == 0);
-}
-
-/* ---- numbers that their neighbourhood gives away */
-
-static size_t number_length(const char *p)
-{
-    size_t n = 0;
-    if (p[n] == '+' || p[n] == '-')
-        n++;
-    size_t whole = digits(p + n);
-    n += whole;
-    while (whole && p[n] == ',' && digits(p + n + 1) == 3) /* 1,234,567 */
-        n += 4;
-    if (p[n] == '.' && (whole || digits(p + n + 1))) {
-        size_t fraction = digits(p + n + 1);
-        whole += fraction;
-        n += 1 + fraction;
-    }
-    if (!whole)
-        return 0;
-    if ((p[n] == 'e' || p[n] == 'E') && digits(p + n + 1 + (p[n + 1] == '+' || p[n + 1] == '-')) > 0)
-        n += 1 + (p[n + 1] == '+' || p[n + 1] == '-') + digits(p + n + 1 + (p[n + 1] == '+' || p[n + 1] == '-'));
-    return n;
-}
-
-/* A unit of time, memory or speed behind the number: "1.2 s", "3.4it/s", "12ms/step", "5 samples/sec", "1h", "1m23s". */
-static bool unit_follows(const char *p)
-{
-    bool blank = *p == ' ';
-    p += blank;
-    size_t n = 0;
-    if ((unsigned char)p[0] == 0xC2 && (unsigned char)p[1] == 0xB5 && p[2] == 's') /* micro sign */
-        return true;
-    while (isalpha((unsigned char)p[n]))
-        n++;
-    if (n == 0)
-        return false;
-    if (p[n] == '/') { /* x/s, x/sec, x/second, s/x, ms/step */
-        const char *q = p + n + 1;
-        size_t m = 0;
-        while (isalpha((unsigned char)q[m]))
-            m++;
-        static const char *const second[] = {"s", "sec", "second", "min", "minute", "hour", "h", NULL};
-        static const char *const time[] = {"s", "sec", "ms", "us", "ns", "min", NULL};
-        return in_list(q, m, second) || in_list(p, n, time);
-    }
-    if (!blank && n == 1 && (p[0] == 'm' || p[0] == 'h' || p[0] == 'd')) /* 1m23s, 2h05m */
-        return isdigit((unsigned char)p[1]) || p[0] == 'h';
-    if (is_word(p[n]) || !in_list(p, n, units))
-        return false;
-    const char *q = p + n; /* "max 0.9 min 0.1": here min names the number behind it */
-    while (blank && *q && strchr(" :=", *q))
-        q++;
-    return !blank || q == p + n || !(isdigit((unsigned char)*q) || (*q == '-' && isdigit((unsigned char)q[1])));
-}
-
-/* Does one of the words that name the number speak of time, process ids or memory? "train_runtime': 1.2", "took 3". The
- * name is what stands directly before it: a separator or at most two small words in between, never another number. */
-static bool telling_word_before(const char *line, size_t at)
-{
-    static const char *const fillers[] = {"is", "was", "of", "in", "for", "at", "about", "used", "usage", "total", "peak", "max", "avg", NULL};
-    for (int word = 0; word < KEY_WORDS; word++) {
-        while (at > 0 && !is_word(line[at - 1]) && strchr(" \t:='\"(>[", line[at - 1]))
-            at--;
-        size_t end = at;
-        while (at > 0 && (is_word(line[at - 1]) || line[at - 1] == '-' || line[at - 1] == '/'))
-            at--;
-        if (at == end || isdigit((unsigned char)line[end - 1]))
-            return false;
-        bool filler = in_list(line + at, end - at, fillers);
-        for (size_t from = at, i = at; i <= end; i++) { /* its parts: samples_per_second, train-time, cpuTime */
-            bool edge = i == end || !isalpha((unsigned char)line[i]) ||
-                        (i > from && isupper((unsigned char)line[i]) && islower((unsigned char)line[i - 1]));
-            if (!edge)
-                continue;
-            if (in_list(line + from, i - from, time_words))
-                return true;
-            from = i < end && isalpha((unsigned char)line[i]) ? i : i + 1;
+        if (sequence > 0) {
+            i += sequence;
+            continue;
         }
-        if (!filler)
-            return false;
+        copy[out++] = line[i] ? line[i] : ' ';
+        i++;
     }
-    return false;
+    if (copy)
+        copy[out] = '\0';
+    return copy;
 }
 
-static bool weekday_or_month(const char *p, size_t *length)
+/* Does a number begin here? A sign belongs to it where nothing stands before it that it could be joined to. */
+static size_t number_at(const char *line, size_t at)
 {
-    size_t n = 0;
-    while (isalpha((unsigned char)p[n]))
-        n++;
-    *length = n;
-    return n == 3 && in_list(p, n, months) && (p[3] == ' ' || p[3] == ',') && p[4] != '\0' &&
-           (isdigit((unsigned char)p[4]) || p[4] == ' ' || isalpha((unsigned char)p[4]));
-}
-
-/* "Sat Nov 21 2026": names of days and months count as noise only in front of a day or each other. */
-static size_t match_named_date(const char *p)
-{
-    size_t n, at = 0;
-    int names = 0;
-    while (names < 2 && weekday_or_month(p + at, &n)) {
-        at += n;
-        while (p[at] == ' ' || p[at] == ',')
-            at++;
-        names++;
-    }
-    size_t day = digits(p + at);
-    if (names == 0 || day == 0 || day > 2)
+    char before = at > 0 ? line[at - 1] : ' ';
+    bool sign = line[at] == '-' || line[at] == '+';
+    if (is_word(before) || (!sign && before == '.' && at > 1 && isdigit((unsigned char)line[at - 2])))
         return 0;
-    at += day;
-    return p[at] == ' ' && digits(p + at + 1) == 4 ? at + 5 : at;
-}
-
-static size_t noise_at(const char *line, size_t at, struct tw_noise_span span)
-{
-    const char *p = line + at;
-    bool fresh = at == 0 || !is_word(line[at - 1]);
-    size_t n;
-    if (*p == '/' && (n = match_temporary(p)))
-        return n;
-    if (fresh && ((n = match_address(line, at)) || (n = match_uuid(p)) || (n = match_date(p)) || (n = match_named_date(p))))
-        return n;
-    if (isdigit((unsigned char)*p) && (at == 0 || (!isdigit((unsigned char)line[at - 1]) && line[at - 1] != '.')) &&
-        ((n = match_clock(p)) || (n = match_epoch(p, span))))
-        return n;
-    return 0;
-}
-
-/* "2026-11-21 10:00:00 [4711] ...": a bare number in brackets behind nothing but a time stamp is the pid of a log line. */
-static bool stamped_pid(const struct tw_buf *masked, const char *line, size_t at, size_t number)
-{
-    bool stamp = false;
-    if (at == 0 || line[at - 1] != '[' || line[at + number] != ']')
-        return false;
-    for (size_t i = 0; i < masked->len; i++) {
-        if (is_word(masked->data[i]))
-            return false;
-        stamp |= masked->data[i] == MASK;
-    }
-    return stamp;
-}
-
-char *tw_noise_mask(const char *line, size_t length, struct tw_noise_span span)
-{
-    char *copy = tw_strndup(line, length);
-    struct tw_buf out = {0};
-    for (size_t at = 0; copy && copy[at];) {
-        size_t n = noise_at(copy, at, span);
-        bool fresh = at == 0 || !is_word(copy[at - 1]) || isdigit((unsigned char)copy[at]) != isdigit((unsigned char)copy[at - 1]);
-        size_t number = n || !fresh || (at && copy[at - 1] == '.' ) ? 0 : number_length(copy + at);
-        if (number && (unit_follows(copy + at + number) || telling_word_before(copy, at) || follows_host(copy, at) ||
-                       stamped_pid(&out, copy, at, number)))
-            n = number;
-        if (n) {
-            tw_buf_append(&out, (char[]){MASK}, 1);
-            while (out.len > 1 && out.data && out.data[out.len - 1] == MASK && out.data[out.len - 2] == MASK)
-                out.data[--out.len] = '\0';
-            at += n;
-        } else {
-            n = number ? number : 1;
-            tw_buf_append(&out, copy + at, n);
-            at += n;
-        }
-    }
-    if (copy && out.len == 0)
-        tw_buf_puts(&out, "");
-    tw_free(copy);
-    return tw_buf_steal(&out);
+    if (sign && (before == ')' || before == ']'))
+        return 0;
+    return tw_number_length(line + at);
 }
 
 /* nan, inf and -inf, as C, Python and NumPy print them. */
-static size_t not_finite(const char *p)
+static size_t not_finite_at(const char *line, size_t at)
 {
     static const char *const words[] = {"nan", "inf", "infinity", NULL};
+    const char *p = line + at;
     size_t sign = *p == '-' || *p == '+', n = 0;
+    if (at > 0 && is_word(line[at - 1]))
+        return 0;
     while (isalpha((unsigned char)p[sign + n]))
         n++;
-    return n && !is_word(p[sign + n]) && in_list(p + sign, n, words) ? sign + n : 0;
-}
-
-/* The next number of a masked line at or after *at that stands on its own; 0 when there is none. */
-static size_t next_number(const char *s, size_t *at)
-{
-    for (; s[*at]; (*at)++) {
-        size_t n = *at && is_word(s[*at - 1]) ? 0 : number_length(s + *at);
-        if (n == 0 && (*at == 0 || !is_word(s[*at - 1])))
-            n = not_finite(s + *at);
-        if (n)
-            return n;
-    }
+    if (n == 0 || is_word(p[sign + n]))
+        return 0;
+    for (int i = 0; words[i]; i++)
+        if (strlen(words[i]) == n && strncasecmp(p + sign, words[i], n) == 0)
+            return sign + n;
     return 0;
 }
 
-char *tw_noise_skeleton(const char *masked)
+/* tqdm before it knows: "?it/s", "00:00<?" */
+static size_t unknown_rate_at(const char *line, size_t at)
+{
+    if (line[at] != '?')
+        return 0;
+    if (at > 0 && line[at - 1] == '<')
+        return 1;
+    size_t n = 1;
+    while (isalpha((unsigned char)line[at + n]))
+        n++;
+    return n > 1 && line[at + n] == '/' && line[at + n + 1] == 's' && !is_word(line[at + n + 2]) ? n + 2 : 0;
+}
+
+/* The spread or the average behind a number of the same meter: "Time 0.45 ( 1.2)", "0.12 +- 0.01", "time 1.2/3.4" */
+static bool continues(const char *line, const struct token *last, bool by_label, size_t at)
+{
+    if (!last || !by_label || last->worth == TW_RESULT)
+        return false;
+    const char *gap = line + last->at + last->n;
+    size_t n = at - (last->at + last->n);
+    static const char *const joins[] = {"(", "(avg", "+-", "+/-", "\xC2\xB1", "/", ",", "\xE2\x80\xA6", NULL};
+    while (n > 0 && *gap == ' ') {
+        gap++;
+        n--;
+    }
+    while (n > 0 && gap[n - 1] == ' ')
+        n--;
+    if (n > 2 && gap[0] == '(' && gap[n - 1] == '(') { /* "2.457 (per dom)  ( 0.307 overall)" */
+        size_t words = 1 + strspn(gap + 1, "abcdefghijklmnopqrstuvwxyz ");
+        if (gap[words] == ')' && words + 1 + strspn(gap + words + 1, " ") + 1 == n)
+            return true;
+    }
+    for (int i = 0; joins[i]; i++)
+        if (strlen(joins[i]) == n && strncmp(gap, joins[i], n) == 0)
+            return gap[0] != ',' || strchr("[(", line[last->at ? last->at - 1 : 0]) || (last->at > 1 && line[last->at - 1] == ' ' && line[last->at - 2] == ',');
+    return false;
+}
+
+/* Arms: "workers=2" or "'workers': 2" says what the arm was asked for. */
+static bool echoes_option(const char *line, size_t at, size_t n, const struct tw_facts *f)
+{
+    for (size_t i = 0; i < f->option_count; i++) {
+        const char *equal = strchr(f->option[i], '='), *value = equal + 1;
+        size_t name = (size_t)(equal - f->option[i]), end = at;
+        if (strlen(value) != n || strncmp(line + at, value, n) != 0)
+            continue;
+        while (end > 0 && strchr(" :='\"", line[end - 1]))
+            end--;
+        if (end >= name && end < at && strncmp(line + end - name, f->option[i], name) == 0 && (end == name || !is_word(line[end - name - 1])))
+            return true;
+    }
+    return false;
+}
+
+static bool add_token(struct tokens *t, size_t at, size_t n, bool number, enum tw_worth worth)
+{
+    if (t->count == t->room) {
+        size_t room = t->room ? 2 * t->room : 32;
+        struct token *grown = tw_reallocarray(t->token, room, sizeof *grown);
+        if (!grown)
+            return false;
+        t->token = grown;
+        t->room = room;
+    }
+    t->token[t->count++] = (struct token){at, n, number, worth};
+    return true;
+}
+
+static void tokens_free(struct tokens *t)
+{
+    tw_free(t->line);
+    tw_free(t->token);
+    *t = (struct tokens){0};
+}
+
+/* The next token at `at`, which is no blank. names: a path, in which only facts count. */
+static struct token next_token(const struct tokens *t, size_t at, const struct tw_facts *f, bool names, bool *by_label)
+{
+    const char *line = t->line;
+    struct token out = {.at = at, .n = 1};
+    bool label = false;
+    size_t n = names ? 0 : number_at(line, at), whole;
+    if (n > 0 && tw_grammar_worth(line, at, n, &whole, &label) == TW_NOISE && whole > n) { /* its unit says it all */
+        *by_label = label;
+        return (struct token){at, whole, true, TW_NOISE};
+    }
+    n = tw_shape_at(line, at, f);
+    if (n == 0 && !names)
+        n = unknown_rate_at(line, at);
+    if (n > 0) {
+        *by_label = false;
+        return (struct token){at, n, true, TW_NOISE};
+    }
+    n = number_at(line, at);
+    if (n > 0) {
+        const struct token *last = NULL;
+        for (size_t i = t->count; i-- > 0 && !last;)
+            if (t->token[i].number)
+                last = &t->token[i];
+        out = (struct token){at, n, true, TW_RESULT};
+        if (!names && echoes_option(line, at, n, f))
+            out.worth = TW_NOISE;
+        else if (!names)
+            out.worth = tw_grammar_worth(line, at, n, &out.n, &label);
+        if (!names && out.worth == TW_RESULT && continues(line, last, *by_label, at)) {
+            out.worth = last->worth;
+            label = true;
+        }
+        *by_label = label;
+        return out;
+    }
+    n = not_finite_at(line, at);
+    if (n > 0)
+        return (struct token){at, n, true, TW_RESULT};
+    if (is_word(line[at]))
+        while (is_word(line[at + out.n]) && !(out.n < 4096 && !isalnum((unsigned char)line[at + out.n - 1]) && tw_shape_at(line, at + out.n, f)) &&
+               !(isdigit((unsigned char)line[at + out.n]) && isalpha((unsigned char)line[at + out.n - 1]) && tw_shape_at(line, at + out.n, f)))
+            out.n++;
+    return out;
+}
+
+static bool tokens_make(const char *line, size_t length, const struct tw_facts *f, bool names, struct tokens *t)
+{
+    bool by_label = false;
+    *t = (struct tokens){.line = plain_copy(line, length)};
+    if (!t->line)
+        return false;
+    size_t n = strlen(t->line);
+    for (size_t at = 0; at < n;) {
+        if (isspace((unsigned char)t->line[at]) && !names) {
+            at++;
+            continue;
+        }
+        struct token next = t->count < TOKENS_MAX ? next_token(t, at, f, names, &by_label) : (struct token){.at = at, .n = n - at};
+        if (!add_token(t, next.at, next.n, next.number, next.worth)) {
+            tokens_free(t);
+            return false;
+        }
+        at = next.at + next.n;
+    }
+    return true;
+}
+
+static char mask_of(const struct token *t, enum tw_mask mask)
+{
+    if (mask == TW_MASK_NUMBERS && t->number)
+        return '#';
+    if (t->worth == TW_NOISE || (t->worth == TW_OPEN && mask != TW_MASK_NOISE))
+        return '~';
+    return '\0';
+}
+
+/* A blank is kept between two words only: how numbers are padded and lists are spaced means nothing. */
+static bool wants_blank(const struct tokens *t, size_t i, const struct tw_buf *out)
+{
+    if (i == 0 || out->len == 0 || t->token[i].at == t->token[i - 1].at + t->token[i - 1].n)
+        return false;
+    return (is_word(out->data[out->len - 1]) || strchr("~#", out->data[out->len - 1])) &&
+           (is_word(t->line[t->token[i].at]) || strchr("+-.", t->line[t->token[i].at]));
+}
+
+static char *mask_tokens(const struct tokens *t, enum tw_mask mask)
 {
     struct tw_buf out = {0};
-    size_t from = 0, at = 0, n;
-    while ((n = next_number(masked, &at))) {
-        tw_buf_append(&out, masked + from, at - from);
-        tw_buf_puts(&out, "#");
-        from = at += n;
+    char last = '\0';
+    tw_buf_puts(&out, "");
+    for (size_t i = 0; i < t->count && !out.failed; i++) {
+        const struct token *k = &t->token[i];
+        char ch = mask_of(k, mask);
+        if (ch && ch == last && ch == '~') /* "1m 23s", "2026-11-22 08:30" */
+            continue;
+        if (wants_blank(t, i, &out))
+            tw_buf_puts(&out, " ");
+        if (ch)
+            tw_buf_append(&out, &ch, 1);
+        else
+            tw_buf_append(&out, t->line + k->at, k->n);
+        last = ch;
     }
-    tw_buf_puts(&out, masked + from);
     return tw_buf_steal(&out);
+}
+
+char *tw_noise_mask(const char *line, size_t n, const struct tw_facts *f, enum tw_mask mask)
+{
+    struct tokens t;
+    if (!tokens_make(line, n, f, false, &t))
+        return NULL;
+    char *out = mask_tokens(&t, mask);
+    tokens_free(&t);
+    return out;
+}
+
+char *tw_noise_name(const char *name, const struct tw_facts *f)
+{
+    struct tokens t;
+    if (!tokens_make(name, strlen(name), f, true, &t))
+        return NULL;
+    char *out = mask_tokens(&t, TW_MASK_NOISE);
+    tokens_free(&t);
+    return out;
+}
+
+static bool same_text(const struct tokens *x, const struct token *a, const struct tokens *y, const struct token *b)
+{
+    return a->n == b->n && memcmp(x->line + a->at, y->line + b->at, a->n) == 0;
+}
+
+bool tw_noise_equal(const char *a, size_t n, const struct tw_facts *fa, const char *b, size_t m, const struct tw_facts *fb, bool *open)
+{
+    struct tokens x, y = {0};
+    bool equal = true;
+    *open = false;
+    if (!tokens_make(a, n, fa, false, &x))
+        return false;
+    if (!tokens_make(b, m, fb, false, &y) || x.count != y.count)
+        equal = false;
+    for (size_t i = 0; equal && i < x.count; i++) {
+        const struct token *p = &x.token[i], *q = &y.token[i];
+        if (same_text(&x, p, &y, q) || (p->worth == TW_NOISE && q->worth == TW_NOISE))
+            continue;
+        if (p->worth == TW_RESULT || q->worth == TW_RESULT)
+            equal = false;
+        else
+            *open = true;
+    }
+    *open &= equal;
+    equal &= !*open;
+    tokens_free(&x);
+    tokens_free(&y);
+    return equal;
+}
+
+double tw_noise_alike(const char *a, size_t n, const char *b, size_t m)
+{
+    static const struct tw_facts none;
+    struct tokens x, y = {0};
+    size_t same = 0, longest = 0;
+    if (tokens_make(a, n, &none, false, &x) && tokens_make(b, m, &none, false, &y)) {
+        longest = x.count > y.count ? x.count : y.count;
+        for (size_t i = 0, j = 0; i < x.count; i++) { /* in order, so far as they are found */
+            size_t k = j;
+            while (k < y.count && k < j + 8 && !same_text(&x, &x.token[i], &y, &y.token[k]))
+                k++;
+            if (k < y.count && k < j + 8) {
+                same++;
+                j = k + 1;
+            }
+        }
+    }
+    tokens_free(&x);
+    tokens_free(&y);
+    return longest ? (double)same / (double)longest : 0;
 }
 
 int64_t tw_noise_step(const char *line)
@@ -373,26 +346,9 @@ int64_t tw_noise_step(const char *line)
                 continue;
             while (*q && strchr(" :=[#'\"(", *q))
                 q++;
-            size_t n = digits(q);
+            size_t n = strspn(q, "0123456789");
             if (n > 0 && n < 10 && q[n] != '.')
                 return strtol(q, NULL, 10);
         }
     return -1;
-}
-
-bool tw_noise_within(const char *masked_a, const char *masked_b, double rel, double abs)
-{
-    size_t i = 0, j = 0, n, m;
-    while ((n = next_number(masked_a, &i)) && (m = next_number(masked_b, &j))) {
-        double x = strtod(masked_a + i, NULL), y = strtod(masked_b + j, NULL);
-        if (x != y && !(fabs(x - y) <= abs || fabs(x - y) <= rel * fabs(x)))
-            return false;
-        i += n;
-        j += m;
-    }
-    char *p = tw_noise_skeleton(masked_a), *q = tw_noise_skeleton(masked_b);
-    bool same = p && q && strcmp(p, q) == 0;
-    tw_free(p);
-    tw_free(q);
-    return same;
 }

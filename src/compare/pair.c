@@ -166,10 +166,10 @@ static void move_findings(struct tw_cmp *c, struct tw_findings *to, struct tw_fi
 }
 
 /* Printed lines and files. With differing values they are consequences: only the onset of printed numbers is of use. */
-static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct scans *scans, bool covered_before,
-                        struct tw_pair_result *r)
+static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct scans *scans, struct tw_pair_result *r)
 {
-    struct tw_last_resort l = {0};
+    struct tw_last_resort l = {.shift = c->o->arms ? r->shift : 0,
+                               .other_ends = c->o->arms && (c->o->steps_given || (int64_t)a->steps + r->shift != (int64_t)b->steps)};
     tw_output_compare(c, a, b, &l);
     tw_files_compare(c, a, b, &l);
     move_findings(c, &r->benign, &l.benign);
@@ -183,16 +183,8 @@ static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct 
         }
         if (r->differs && scans->n > 0)
             tw_cmp_note(c, "all records are equal: what differs was made by something that was not seen");
-        for (size_t i = 0; i < l.unknown.n; i++) {
-            if (r->differs || !covered_before || c->unseen.n > 0) {
-                tw_texts_add(c, &r->unknown, tw_cmp_copy(c, l.unknown.s[i]));
-                continue;
-            }
-            struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_OUTPUT, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE);
-            if (f)
-                tw_finding_set(c, &f->text, tw_cmp_copy(c, l.unknown.s[i]));
-            tw_findings_take(c, &r->benign, f);
-        }
+        for (size_t i = 0; i < l.unknown.n; i++)
+            tw_texts_add(c, &r->unknown, tw_cmp_copy(c, l.unknown.s[i]));
     }
     tw_last_resort_free(&l);
 }
@@ -353,7 +345,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     tw_ranges_account(c, a, b, scans.s, scans.n, r->differs);
     if (tw_ranges_make(c, scans.s, scans.n, &r->ranges, &r->range_count) != 0)
         c->oom = true;
-    last_resort(c, a, b, &scans, !r->differs, r);
+    last_resort(c, a, b, &scans, r);
     take_orders(c, &scans, r);
     take_insertions(c, &scans, r);
 out:

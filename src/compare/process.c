@@ -77,7 +77,7 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, s
     if (rc == TWIN_EFORMAT)
         tw_cmp_unseen(c, "run %zu: a trace is damaged: %s", side->index + 1, fault.message);
     struct tw_proc *p = &side->proc[side->count++];
-    *p = (struct tw_proc){.trace = t, .info = info, .path = path, .rank = info->rank, .run = side->index};
+    *p = (struct tw_proc){.trace = t, .info = info, .path = path, .facts = side->facts, .rank = info->rank, .run = side->index};
     tw_say_damage(c, p);
     if (info->lost > 0)
         tw_cmp_unseen(c, "run %zu: %llu calls of rank %d (%s) could not be recorded: no memory, or more names than a trace holds",
@@ -99,6 +99,8 @@ int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, str
     bool no_memory = false;
     *side = (struct tw_side){.run = run, .index = index, .world = 1, .closed = true};
     side->proc = tw_calloc(run->trace_count, sizeof *side->proc);
+    side->facts = tw_calloc(1, sizeof *side->facts);
+    no_memory = !side->facts || !tw_facts_load(run, side->facts);
     for (size_t i = 0; side->proc && !no_memory && i < run->trace_count; i++)
         open_one(c, side, run->traces[i], &silent, &no_memory);
     for (size_t i = 0; i < silent.n && side->count == 0; i++) /* a launcher's silence means nothing beside its workers' records */
@@ -125,6 +127,9 @@ void tw_side_close(struct tw_side *side)
         tw_free(side->proc[i].token);
     }
     tw_free(side->proc);
+    if (side->facts)
+        tw_facts_free(side->facts);
+    tw_free(side->facts);
     *side = (struct tw_side){0};
 }
 

@@ -102,6 +102,20 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
                            c->label_a, (ull)s.end_a, c->label_b, (ull)(s.end_b + p->shift), (long long)end));
 }
 
+/* Where two processes were compared from beginning to end and nothing was left out, they recorded equally often. That follows
+ * from the hashes; it is added up all the same, because "same" hangs on it. */
+static void account_records(struct account *x, const struct tw_scan *s)
+{
+    const struct twin_trace_info *a = s->pair->a->info, *b = s->pair->b->info;
+    const bool stopped = tw_side_stopped(x->a) || tw_side_stopped(x->b) || a->steps != b->steps;
+    const bool left_out = x->c->o->arms || stopped || x->c->o->steps_given || x->c->o->ignore_count > 0 || s->elsewhere > 0;
+    char name[96];
+    if (x->differs || s->found || left_out || !a->closed || !b->closed || a->records == b->records)
+        return;
+    missing(x, tw_cmp_text(x->c, "%s: %llu records in %s and %llu in %s, and no difference was found between them",
+                           who(s->pair->a, name), (ull)a->records, x->c->label_a, (ull)b->records, x->c->label_b));
+}
+
 static size_t loader_workers(const struct tw_side *s, int32_t rank)
 {
     size_t n = 0;
@@ -280,6 +294,7 @@ void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct t
     const bool worlds_differ = c->o->arms && a->world != b->world;
     for (size_t i = 0; i < count; i++) {
         account_pair(&x, &scans[i]);
+        account_records(&x, &scans[i]);
         if (c->o->arms && !differs && !tw_proc_is_loader(scans[i].pair->a))
             account_threads(&x, scans[i].pair);
     }

@@ -95,9 +95,17 @@ bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kin
         return false;
     char full[1024];
     snprintf(full, sizeof full, "%s/%s/%s", twin_phase_name(phase), twin_kind_name(kind), name);
-    for (size_t i = 0; i < c->o->ignore_count; i++)
-        if (tw_glob(c->o->ignore[i], full) || tw_glob(c->o->ignore[i], name))
+    for (size_t i = 0; i < c->o->ignore_count; i++) {
+        const char *pattern = c->o->ignore[i];
+        if (tw_starts(pattern, "line:"))
+            continue;
+        if (tw_starts(pattern, "file:")) {
+            if (kind == TWIN_KIND_FILE && tw_glob(pattern + 5, name))
+                return true;
+        } else if (tw_glob(pattern, full) || tw_glob(pattern, name)) {
             return true;
+        }
+    }
     return false;
 }
 

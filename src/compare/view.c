@@ -19,6 +19,21 @@ uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *
     return h ? h : 1; /* 0 means "not yet computed" */
 }
 
+/* The key of a series. A checkpoint's name is that of a file, which may carry the time of the run, or a process of it: those
+ * facts are left out, so that "model_1795349337.pt" is the same checkpoint in both runs. */
+static uint64_t series_key(const struct tw_proc *p, const struct twin_series *s)
+{
+    const char *scope = twin_trace_string(p->trace, s->scope), *role = twin_trace_string(p->trace, s->role);
+    const char *name = twin_trace_string(p->trace, s->name);
+    if (s->phase != TWIN_PHASE_CHECKPOINT || !p->facts)
+        return tw_key_hash(s->phase, s->kind, name, scope, role);
+    char *plain_name = tw_noise_name(name, p->facts), *plain_scope = tw_noise_name(scope, p->facts);
+    uint64_t key = plain_name && plain_scope ? tw_key_hash(s->phase, s->kind, plain_name, plain_scope, role) : 0;
+    tw_free(plain_name);
+    tw_free(plain_scope);
+    return key;
+}
+
 /* Keys are computed once per series and trace. False: no memory. */
 static bool series_keys(struct tw_proc *p, uint32_t id, uint64_t *key, uint64_t *token)
 {
@@ -41,8 +56,9 @@ static bool series_keys(struct tw_proc *p, uint32_t id, uint64_t *key, uint64_t 
     if (p->key[id] == 0) {
         const struct twin_series *s = twin_trace_series(p->trace, id);
         const char *op = twin_trace_string(p->trace, s->op);
-        p->key[id] = tw_key_hash(s->phase, s->kind, twin_trace_string(p->trace, s->name),
-                                 twin_trace_string(p->trace, s->scope), twin_trace_string(p->trace, s->role));
+        p->key[id] = series_key(p, s);
+        if (p->key[id] == 0)
+            return false;
         /* Who drew is part of what a generator's record means: "confirmed at the step's end" is not "DataLoader drew". */
         bool draws = s->phase == TWIN_PHASE_RNG && op[0] != '\0';
         p->token[id] = draws ? tw_mix64(p->key[id] ^ tw_hash_bytes(op, strlen(op), 5).a) | 1 : p->key[id];

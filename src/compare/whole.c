@@ -286,7 +286,7 @@ void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count)
         return;
     c->v->cover_count = 0; /* of the comparison at hand */
     for (size_t i = 0; i < count; i++)
-        if (!scans[i].pair->auxiliary && scans[i].end > scans[i].first && in_parts(scans[i].pair->a->trace))
+        if ((!scans[i].pair->auxiliary || tw_pair_steps(scans[i].pair)) && scans[i].end > scans[i].first && in_parts(scans[i].pair->a->trace))
             one_process(c, &scans[i]);
     for (size_t i = 0; i < c->v->cover_count; i++)
         say(c, &c->v->covers[i]);

@@ -7,6 +7,7 @@
 #include "provenance.h"
 
 #include "base.h"
+#include "written.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -260,11 +261,17 @@ static void after(void *user, const struct twin_run *run)
         ;
 }
 
+static void written(void *user, const struct twin_run *run, struct twin_run_file *f)
+{
+    (void)user;
+    tw_written_list(run, f);
+}
+
 int twin_provenance_launch(const struct twin_launch_options *o, struct twin_run **out, struct twin_error *err)
 {
     static char *last_dir; /* what the run before found out about the machine is true for this one, too */
     struct watch w = {.fd = -1, .before_dir = last_dir};
-    struct twin_launch_watcher watcher = {.user = &w, .before = before, .started = started, .after = after};
+    struct twin_launch_watcher watcher = {.user = &w, .before = before, .started = started, .file = written, .after = after};
     struct twin_launch_options with = *o;
     with.watcher = &watcher;
     int rc = twin_launch(&with, out, err);

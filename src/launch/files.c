@@ -203,11 +203,55 @@ static const char *hash_file(int root, const char *path, char *chunk, size_t roo
     return why;
 }
 
-static bool was_written(const struct tw_snapshot *before, const struct file_entry *now, bool *existed)
+/* ---- copies of text: the next run may write the same file, and how two differ is told by their lines */
+
+#define KEPT_FILE_BYTES ((size_t)4 << 20)  /* of one file */
+#define KEPT_BYTES ((uint64_t)32 << 20)    /* of all of a run */
+
+static bool is_text(const char *data, size_t n)
+{
+    size_t odd = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char ch = (unsigned char)data[i];
+        if (ch == '\0')
+            return false;
+        odd += ch < 32 && !strchr("\t\n\r\f\033\b\a", ch);
+    }
+    return odd <= n / 100;
+}
+
+/* A copy with its secrets masked, that only its owner may read. One that cannot be made is a gap in the evidence, no error. */
+static void keep_text(const struct twin_run *run, struct twin_run_file *f, const char *data, size_t n, uint64_t *kept)
+{
+    bool pending = false;
+    if (n > KEPT_FILE_BYTES || n > KEPT_BYTES - *kept || !is_text(data, n))
+        return;
+    size_t room = n + n / 2 + 256;
+    char *safe = tw_malloc(room), *name = tw_printf("files/%zu", run->file_count), *path = name ? tw_path_join(run->dir, name) : NULL;
+    char *folder = tw_path_join(run->dir, "files");
+    int fd = -1;
+    if (safe && path && folder && (mkdir(folder, 0700) == 0 || errno == EEXIST))
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    size_t length = fd >= 0 ? tw_secret_mask(&pending, data, n, safe, room) : 0;
+    if (fd >= 0 && tw_write_all(fd, safe, length) == 0) {
+        f->kept = name;
+        name = NULL;
+        *kept += length;
+    }
+    if (fd >= 0)
+        close(fd);
+    tw_free(folder);
+    tw_free(path);
+    tw_free(name);
+    tw_free(safe);
+}
+
+static bool was_written(const struct tw_snapshot *before, const struct file_entry *now, uint64_t *bytes_before, bool *existed)
 {
     const struct file_entry *old =
         before->count ? bsearch(now, before->entries, before->count, sizeof *now, by_path) : NULL;
     *existed = old != NULL;
+    *bytes_before = old ? old->bytes : 0;
     if (old)
         return old->bytes != now->bytes || old->mtime_ns != now->mtime_ns || old->inode != now->inode;
     /* When the first listing was cut short, a file that it lacks may be an old one: then its times must say so. The
@@ -216,11 +260,86 @@ static bool was_written(const struct tw_snapshot *before, const struct file_entr
            now->ctime_ns >= before->taken_ns - 20000000;
 }
 
-int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
-                        struct twin_error *err)
+/* ---- folders that took the next free number, as loggers make them: "version_1" beside "version_0" */
+
+enum { FRESH_MAX = 100 };
+
+/* The number at the end of a folder's path, -1 when there is none; *stem is where it begins. */
+static long number_at_end(const char *path, size_t n, size_t *stem)
 {
-    enum { ROOM = 1 << 20 };
-    uint64_t hashed = 0;
+    size_t from = n;
+    while (from > 0 && path[from - 1] >= '0' && path[from - 1] <= '9')
+        from--;
+    *stem = from;
+    if (from == n || n - from > 6 || from == 0 || path[from - 1] == '/')
+        return -1;
+    return strtol(path + from, NULL, 10);
+}
+
+/* Was this the next free number of its stem when the job began? */
+static bool took_next_number(const struct tw_snapshot *before, const char *path, size_t n)
+{
+    size_t stem;
+    long number = number_at_end(path, n, &stem), highest = -1;
+    bool bare = false;
+    if (number < 0)
+        return false;
+    for (size_t i = 0; i < before->count; i++) {
+        const char *old = before->entries[i].path;
+        if (strncmp(old, path, stem) != 0)
+            continue;
+        size_t digits = strspn(old + stem, "0123456789");
+        if (old[stem + digits] != '/')
+            continue;
+        long value = digits ? strtol(old + stem, NULL, 10) : -1;
+        bare |= digits == 0;
+        highest = value > highest ? value : highest;
+    }
+    if (highest >= 0)
+        return number == highest + 1;
+    return bare ? number == 1 || number == 2 : number == 0 || number == 1;
+}
+
+static int note_fresh_names(const struct tw_snapshot *before, struct twin_run *run, const char *path, struct twin_error *err)
+{
+    for (const char *slash = strchr(path, '/'); slash && run->fresh_count < FRESH_MAX; slash = strchr(slash + 1, '/')) {
+        size_t n = (size_t)(slash - path);
+        if (!took_next_number(before, path, n))
+            continue;
+        const char *name = memrchr(path, '/', n);
+        name = name ? name + 1 : path;
+        size_t length = (size_t)(slash - name);
+        bool known = false;
+        for (size_t i = 0; i < run->fresh_count && !known; i++)
+            known = strlen(run->fresh_names[i]) == length && strncmp(run->fresh_names[i], name, length) == 0;
+        if (known)
+            continue;
+        int rc = tw_launch_grow(&run->fresh_names, run->fresh_count, sizeof *run->fresh_names, err);
+        if (rc)
+            return rc;
+        if (!(run->fresh_names[run->fresh_count] = tw_strndup(name, length)))
+            return no_memory(err);
+        run->fresh_count++;
+    }
+    return 0;
+}
+
+/* "twinrun check ... >log" in the working folder: what we print ourselves is not the job's. */
+static bool is_our_output(const struct file_entry *e)
+{
+    for (int fd = 1; fd <= 2; fd++) {
+        struct stat st;
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == e->inode)
+            return true;
+    }
+    return false;
+}
+
+int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
+                        const struct twin_launch_watcher *watcher, struct twin_error *err)
+{
+    enum { ROOM = KEPT_FILE_BYTES };
+    uint64_t hashed = 0, kept = 0;
     struct tw_snapshot *after = tw_snapshot_take(before->dir, home, err);
     char *chunk = tw_malloc(ROOM);
     int root = open(before->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -228,22 +347,30 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
     for (size_t i = 0; rc == 0 && i < after->count; i++) {
         const struct file_entry *e = &after->entries[i];
         bool existed;
-        if (!was_written(before, e, &existed))
+        uint64_t bytes_before;
+        if (!was_written(before, e, &bytes_before, &existed) || is_our_output(e))
             continue;
         rc = tw_launch_grow(&run->files, run->file_count, sizeof *run->files, err);
         if (rc)
             break;
         struct twin_run_file *f = &run->files[run->file_count];
-        *f = (struct twin_run_file){.path = tw_strdup(e->path), .bytes = e->bytes, .existed_before = existed};
+        *f = (struct twin_run_file){.path = tw_strdup(e->path), .bytes = e->bytes, .existed_before = existed,
+                                    .bytes_before = bytes_before};
         if (!f->path) {
             rc = no_memory(err);
             break;
         }
         run->file_count++;
+        if (!existed && (rc = note_fresh_names(before, run, e->path, err)) != 0)
+            break;
         const char *why = "not hashed: the files written are more than 2 GiB in all";
         if (e->bytes <= TW_FILES_HASH_BYTES - hashed)
             why = hash_file(root, e->path, chunk, ROOM, f);
         hashed += why ? 0 : f->bytes < TW_FILES_HASH_BYTES - hashed ? f->bytes : TW_FILES_HASH_BYTES - hashed;
+        if (!why && f->bytes < ROOM) /* then the chunk holds all of it */
+            keep_text(run, f, chunk, (size_t)f->bytes, &kept);
+        if (!why && watcher && watcher->file)
+            watcher->file(watcher->user, run, f);
         if (why && !(f->why = tw_strdup(why)))
             rc = no_memory(err);
     }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,7 +261,7 @@ static int list_files_after(struct launch *l)
     struct twin_error why = TWIN_ERROR_INIT;
     if (!l->before || !l->job.started || l->job.exec_errno)
         return 0;
-    return files_unknown(l, tw_snapshot_compare(l->before, l->run, l->home, &why), &why);
+    return files_unknown(l, tw_snapshot_compare(l->before, l->run, l->home, l->o->watcher, &why), &why);
 }
 
 static void watch_begin(struct launch *l)
@@ -465,11 +466,28 @@ static void note_faults(struct twin_run *run)
     tw_free(path);
 }
 
+/* The newest id of a process or thread of this machine (of this container): ids are given one after another, so those of the run
+ * lie between its first process and this one. */
+static void note_ids(struct launch *l)
+{
+    char text[128];
+    unsigned newest = 0;
+    int n = tw_proc_read_small("/proc/loadavg", text, sizeof text);
+    l->run->launcher_pid = getpid();
+    if (n <= 0 || sscanf(text, "%*s %*s %*s %*s %u", &newest) != 1 || !l->job.started)
+        return;
+    if (newest >= (unsigned)l->job.spawn.pid && newest <= INT_MAX) { /* else they began anew */
+        l->run->first_id = (int)l->job.spawn.pid;
+        l->run->last_id = (int)newest;
+    }
+}
+
 /* A part that fails for lack of memory must not cost the rest: the first error is reported when all was tried. */
 static int collect(struct launch *l)
 {
     struct twin_run *run = l->run;
     int rc = 0, one;
+    note_ids(l);
     collect_output(l);
     if ((one = tw_tree_finish(l->job.tree, run, l->err)) && rc == 0)
         rc = one;

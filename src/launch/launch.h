@@ -220,7 +220,7 @@ enum { TW_FILES_MAX = 20000, TW_FILES_DEPTH = 16 };
 struct tw_snapshot;
 struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct twin_error *err);
 int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
-                        struct twin_error *err);
+                        const struct twin_launch_watcher *watcher, struct twin_error *err);
 void tw_snapshot_free(struct tw_snapshot *s);
 bool tw_files_is_bulk(const char *name); /* .git, node_modules, ...: never looked into */
 /* Copies the folder `from` to `to` (made here), leaving out the home. */

@@ -66,6 +66,7 @@ void twin_run_free(struct twin_run *r)
     for (size_t i = 0; i < r->file_count; i++) {
         tw_free(r->files[i].path);
         tw_free(r->files[i].why);
+        tw_free(r->files[i].kept);
     }
     for (size_t i = 0; i < r->note_count; i++)
         tw_free(r->notes[i]);
@@ -76,6 +77,9 @@ void twin_run_free(struct twin_run *r)
     char *strings[] = {r->dir, r->id, r->label, r->cwd, r->host, r->message, r->aslr.why, r->affinity.why, r->hot.why};
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         tw_free(strings[i]);
+    for (size_t i = 0; i < r->fresh_count; i++)
+        tw_free(r->fresh_names[i]);
+    tw_free(r->fresh_names);
     tw_free(r->argv);
     tw_free(r->traces);
     tw_free(r->processes);
@@ -326,6 +330,12 @@ static void read_files(struct reader *r, json_t *o, struct twin_run *run)
         digest(r, v, "sha256", f->sha256);
         f->why = text_or_null(r, v, "why");
         f->existed_before = boolean(r, v, "existed_before");
+        if (json_object_get(v, "bytes_before"))
+            f->bytes_before = (uint64_t)integer(r, v, "bytes_before", 0, INT64_MAX);
+        f->listing = json_is_true(json_object_get(v, "listing"));
+        f->kept = text_or_null(r, v, "kept");
+        if (f->kept && (f->kept[0] == '/' || strstr(f->kept, ".."))) /* nothing outside of the run folder */
+            bad(r, "kept", "a path in the run folder");
     }
     run->files_truncated = boolean(r, o, "files_truncated");
 }
@@ -395,6 +405,8 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
     read_strings(r, o, "argv", &run->argv, &run->argc);
     run->cwd = text(r, o, "cwd");
     run->host = text(r, o, "host");
+    json_int_t pid = json_integer_value(json_object_get(json_object_get(o, "launcher"), "pid"));
+    run->launcher_pid = pid > 0 && pid <= INT_MAX ? (int)pid : 0;
     run->start_realtime_ns = integer(r, o, "start_realtime_ns", INT64_MIN, INT64_MAX);
     char *level = text(r, o, "level");
     if (level && twin_level_parse(level, &run->level) != 0)
@@ -412,6 +424,19 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
     read_data(r, o, run);
 }
 
+/* What tells noise from results in what the job printed (src/compare/run_facts.c). Runs of older versions lack it. */
+static void read_facts(struct reader *r, json_t *o, struct twin_run *run)
+{
+    const json_t *ids = json_object_get(o, "ids");
+    json_int_t first = json_integer_value(json_array_get(ids, 0)), last = json_integer_value(json_array_get(ids, 1));
+    if (first > 0 && last >= first && last <= INT_MAX) {
+        run->first_id = (int)first;
+        run->last_id = (int)last;
+    }
+    if (json_object_get(o, "fresh_names"))
+        read_strings(r, o, "fresh_names", &run->fresh_names, &run->fresh_count);
+}
+
 static void read_end(struct reader *r, json_t *o, struct twin_run *run)
 {
     char *outcome = text(r, o, "outcome");
@@ -426,6 +451,7 @@ static void read_end(struct reader *r, json_t *o, struct twin_run *run)
     read_output(r, o, "stderr", &run->stderr_bytes, run->stderr_sha256, &run->stderr_truncated);
     read_processes(r, o, run);
     read_files(r, o, run);
+    read_facts(r, o, run);
 }
 
 static uint64_t size_of(const char *dir, const char *name)

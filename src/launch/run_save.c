@@ -159,6 +159,12 @@ static json_t *files(struct builder *b, const struct twin_run *run)
         put(b, o, "sha256", tw_json_bytes(f->sha256));
         put(b, o, "why", tw_json_bytes(f->why));
         put(b, o, "existed_before", json_boolean(f->existed_before));
+        if (f->existed_before)
+            put(b, o, "bytes_before", json_integer((json_int_t)f->bytes_before));
+        if (f->kept)
+            put(b, o, "kept", tw_json_bytes(f->kept));
+        if (f->listing)
+            put(b, o, "listing", json_boolean(true));
         add(b, a, o);
     }
     return a;
@@ -271,6 +277,8 @@ static void put_end(struct builder *b, json_t *o, const struct twin_run *run, co
     put(b, o, "processes", processes(b, run));
     put(b, o, "files", files(b, run));
     put(b, o, "files_truncated", json_boolean(run->files_truncated));
+    put(b, o, "ids", json_pack("[i,i]", run->first_id, run->last_id));
+    put(b, o, "fresh_names", strings(b, run->fresh_names, run->fresh_count));
 }
 
 static int append(const char *text, size_t n, void *data)

@@ -19,7 +19,12 @@ static struct reach reach_of(const struct twin_verdict *v, const struct twin_ran
     struct reach all = {r->first, r->end, r->of, false};
     for (size_t i = 0; i < v->range_count; i++) {
         const struct twin_range *x = &v->ranges[i];
-        if (!of_one_process(x, r) || x->end <= x->first)
+        if (!of_one_process(x, r))
+            continue;
+        /* the other run may have gone on for longer: in the count of run 1 */
+        uint64_t there = x->of_b > x->first_b ? x->first + (x->of_b - x->first_b) : 0;
+        all.of = there > all.of ? there : all.of;
+        if (x->end <= x->first)
             continue;
         all.gap |= x->first > all.end;
         all.first = x->first < all.first ? x->first : all.first;
@@ -31,7 +36,7 @@ static struct reach reach_of(const struct twin_verdict *v, const struct twin_ran
 static bool is_whole(const struct twin_verdict *v, const struct twin_range *r)
 {
     const struct reach all = reach_of(v, r);
-    return !all.gap && all.first == 0 && all.end == r->of;
+    return !all.gap && all.first == 0 && all.end == all.of;
 }
 
 /* The process of run 1 of which least was compared; NULL: everything was. */
@@ -66,7 +71,10 @@ bool tw_say_range(struct tw_buf *b, const struct twin_verdict *v)
         tw_buf_printf(b, "step %llu of %s compared", (ull)all.first, tw_human_count(all.of, of));
     else
         tw_buf_printf(b, "steps %llu to %llu of %s compared", (ull)all.first, (ull)all.end - 1, tw_human_count(all.of, of));
-    tw_buf_printf(b, ", %s of %s records", tw_human_count(v->records_compared, steps), tw_human_count(v->records_a, of));
+    tw_buf_printf(b, ", %s", tw_human_count(v->records_compared, steps));
+    if (v->records_compared != v->records_a)
+        tw_buf_printf(b, " of %s", tw_human_count(v->records_a, of));
+    tw_buf_puts(b, " records");
     return true;
 }
 

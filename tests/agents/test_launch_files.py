@@ -33,7 +33,8 @@ def test_new_changed_and_untouched_files(work):
     r = launch(work, ["sh", "-c", "echo two >>grown; echo new >deep/er/new; mkdir made; printf '' >made/empty; cat same >/dev/null; ln -s same link; mkfifo pipe"])
     got = files(r)
     assert set(got) == {"grown", "deep/er/new", "made/empty"} and not r.json["files_truncated"]
-    assert got["grown"] == {"path": "grown", "bytes": 8, "sha256": sha(b"one\ntwo\n"), "why": None, "existed_before": True}
+    assert got["grown"] == {"path": "grown", "bytes": 8, "sha256": sha(b"one\ntwo\n"), "why": None, "existed_before": True, "bytes_before": 4, "kept": "files/2"}
+    assert (r.dir / "files" / "2").read_text() == "one\ntwo\n"
     assert got["deep/er/new"]["sha256"] == sha(b"new\n") and got["deep/er/new"]["existed_before"] is False
     assert got["made/empty"]["sha256"] == sha(b"")
 
@@ -115,7 +116,7 @@ def test_scratch_copy_keeps_the_original_untouched(work):
     assert lines[2].split()[0] == sha((work / "data" / "in").read_bytes())
     assert lines[3] == "data/in" and lines[4] == "750 1234567890"
     assert sorted(os.listdir(work / "data")) == before
-    assert files(r) == {"data/out": {"path": "data/out", "bytes": 4, "sha256": sha(b"out\n"), "why": None, "existed_before": False}}
+    assert files(r) == {"data/out": {"path": "data/out", "bytes": 4, "sha256": sha(b"out\n"), "why": None, "existed_before": False, "kept": "files/1"}}
 
 
 def test_scratch_copy_leaves_the_home_out_and_links_bulk(work):

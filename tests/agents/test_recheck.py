@@ -71,6 +71,40 @@ def test_same_is_confirmed(checked, tmp_path):
     assert {"verdict", "same-range", "class"} <= {c["claim"] for c in v["claims"]}
 
 
+CHAIN = """
+    import array, os, sys
+    import twinrun
+
+    start, end = int(sys.argv[1]), int(sys.argv[2])
+    w = 1.0
+    for step in range(start):
+        w -= 0.1 * step
+    twinrun.record("init:w", array.array("d", [w]))
+    for step in range(start, end):
+        twinrun.record("batch:x", array.array("d", [float(step)]))
+        w -= 0.1 * step
+        twinrun.record("weight:w", array.array("d", [w]))
+        twinrun.step()
+"""
+
+
+def test_an_arm_of_several_trainers(twinrun, script, work, tmp_path, python):
+    script("chain.py", CHAIN)
+    parts = " && ".join(f"{python} chain.py {k} {k + 3}" for k in (0, 3, 6))
+    done = twinrun("check", "--json", "--a", f"{python} chain.py 0 9", "--b", parts)
+    v = done.json
+    assert v["outcome"] == "same", done
+    assert [(r["first"], r["last"], r["number_b"]) for r in v["range"]] == [
+        (0, 2, 1),
+        (3, 5, 2),
+        (6, 8, 3),
+    ]
+    assert v["steps"]["compared"] == 9
+    assert refuted(v, tmp_path) == []
+    claim(v, "verdict")["steps"] = 10
+    assert refuted(v, tmp_path) == [("verdict", "no process has that many equal steps")]
+
+
 def test_differ_is_confirmed(checked, tmp_path):
     v = checked("leave-a-mark")
     assert v["outcome"] == "differ"

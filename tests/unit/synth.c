@@ -99,6 +99,16 @@ void synth_file(struct synth *s, const char *path, const char *contents)
     f->path = (char *)path;
     f->bytes = strlen(contents);
     sha(contents, f->sha256);
+    if (strlen(contents) > 0 && tw_ends(path, ".log")) { /* the launcher keeps text */
+        static char kept[32][16];
+        char folder[400], copy[500];
+        size_t n = s->run.file_count - 1;
+        snprintf(kept[n], sizeof kept[n], "files/%zu", n);
+        snprintf(folder, sizeof folder, "%s/files", s->dir);
+        snprintf(copy, sizeof copy, "%s/%s", s->dir, kept[n]);
+        must(tw_mkdirs(folder, NULL) == 0 && tw_write_file_atomic(copy, contents, strlen(contents), NULL) == 0, "write");
+        f->kept = kept[n];
+    }
 }
 
 struct twin_run *synth_run(struct synth *s)

@@ -215,7 +215,7 @@ static void checkpoint_container_is_benign(void **state)
         struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
         synth_train(&m[i], w);
         put_checkpoint(s[i], w, i ? "saved at noon" : "saved at dawn");
-        synth_file(s[i], "train.log", i ? "b" : "a");
+        synth_file(s[i], "train.log", i ? "step 1 took 1.25 s\n" : "step 1 took 0.98 s\n");
     }
     struct twin_verdict *v = compare(s[0], s[1], NULL);
     expect_outcome(v, TWIN_SAME);

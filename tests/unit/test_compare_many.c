@@ -150,7 +150,12 @@ static void printed_lines(void **state)
         {"step 1 loss 0.5\nstep 2 loss 0.25\n", "step 1 loss 0.5\nstep 2 loss 0.26\n", TWIN_DIFFER, 0},
         {"rank 0 ok\nrank 1 ok\n", "rank 1 ok\nrank 0 ok\n", TWIN_SAME, 0},
         {"10%|# | 1/10 [00:01<00:09]\r100%|##| 10/10 [00:10<00:00]\nacc 0.9\n", "100%|##| 10/10 [00:12<00:00]\nacc 0.9\n", TWIN_SAME, 1},
-        {"done\n", "Warning: slow disk\ndone\n", TWIN_SAME, 1},
+        {"done\n", "Warning: slow disk\ndone\n", TWIN_INCONCLUSIVE, 0},
+        {"class cat\n", "class dog\n", TWIN_INCONCLUSIVE, 0},
+        {"sha256 9f86d081884c\n", "sha256 1f86d081884c\n", TWIN_DIFFER, 0},
+        {"[16.3 16.9 0.06]\n", "[ 16.3 -16.9  0.06]\n", TWIN_DIFFER, 0},
+        {"[16.3 16.9 0.06]\n", "[ 16.3  16.9  0.06]\n", TWIN_SAME, 1},
+        {"speed 0.3\n", "speed 0.4\n", TWIN_INCONCLUSIVE, 0},
         {"loss nan\n", "loss 0.5\n", TWIN_DIFFER, 0},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {

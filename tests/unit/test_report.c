@@ -125,6 +125,12 @@ static void range_text(void **state)
     r[0].of_b = 288;
     v.records_compared = 39000;
     first_line(&v, "SAME    steps 12 to 299 of 300 compared, 39,000 of 41,220 records, bit for bit, in 3 runs");
+    r[0] = (struct twin_range){.process = (char *)"main", .number_a = 1, .number_b = 1, .end = 300, .of = 300, .of_b = 400};
+    v.records_compared = v.records_a; /* run 1 was cut by the user, the other went on */
+    first_line(&v, "SAME    steps 0 to 299 of 400 compared, 41,220 records, bit for bit, in 3 runs");
+    v.records_compared = 39000;
+    r[0].of_b = 288;
+    r[0].first = 12;
     r[0].end = 13;
     first_line(&v, "SAME    step 12 of 300 compared, 39,000 of 41,220 records, bit for bit, in 3 runs");
     r[0].first = 0;

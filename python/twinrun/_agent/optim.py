@@ -75,7 +75,7 @@ class Numbers:
             self.items.grow()
         for i, name in enumerate(names):
             pack_item(self.items.buffer, i * ITEM_BYTES, address + 8 * i, 0, 0, 1, 0,
-                      core.series(OPTIMIZER, HYPER, name, self.label, self.op, "", ""), core.layout(F64, ()), 0, F64, 0, 0)
+                      core.series(OPTIMIZER, HYPER, name, self.label, self.op, "", ""), core.layout(F64, ()), STATS, F64, 0, 0)
 
     def _add(self, names, name, g, key, value):
         if isinstance(value, bool):
@@ -106,7 +106,7 @@ class Numbers:
             return
         pending = tensors.pending()
         for name, g, key in self.odd:
-            pending.add(OPTIMIZER, HYPER, name, groups[g][key], self.label, self.op, flags=0)
+            pending.add(OPTIMIZER, HYPER, name, groups[g][key], self.label, self.op, flags=STATS)
         pending.flush()
 
     def _read(self, groups):

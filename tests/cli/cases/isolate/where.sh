@@ -28,16 +28,16 @@ grep -E '^(cause|fix|left)' said
 grep -oE '^arranged  [12P ]+' said | tr -d '12P' 
 # The divergence stops by itself: no cause is named, whatever was pinned meanwhile.
 cat >stops.py <<'EOF'
-import os
+import os, time
 n = int(open("count").read()) if os.path.exists("count") else 0
 open("count", "w").write(str(n + 1))
-print("result", os.getpid() if n < 5 else 1)
+print("result", time.perf_counter_ns() % 99991 if n < 5 else 1)
 EOF
-twinrun isolate -q --pin entropy,hash-seed,aslr -- "$PYTHON" stops.py >said
+twinrun isolate -q --ignore file:count --pin entropy,hash-seed,aslr -- "$PYTHON" stops.py >said
 echo "exit $?"
 grep -E '^(outcome|cause|evidence)' said | sed 's/, [0-9]* runs,.*//'
 rm count
-twinrun isolate --json -q --pin entropy,hash-seed,aslr -- "$PYTHON" stops.py | "$PYTHON" -c "
+twinrun isolate --json -q --ignore file:count --pin entropy,hash-seed,aslr -- "$PYTHON" stops.py | "$PYTHON" -c "
 import json, sys
 r = json.load(sys.stdin)
 print(r['outcome'], r['reason'], r['causes'], r['last_diverged'])"

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The grammar of speeds. A number is a time, a rate or an amount of memory when its unit says so, directly behind it ("0.12s",
+ * "1300 it/s", "393 (z/s)") or in its label ("tok/s 51.2", "elapsed time per iteration (ms): 12"), or when the head of its label
+ * is a word for one ("train_runtime: 1.2", "Time 0.45 ( 1.2)"). The head is what counts: the head of "time_loss" is a loss, and
+ * "num_correct" counts something. A word inside another word is no word.
+ */
+#include "internal.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { PARTS_MAX = 12, WORD_MAX = 24, LABEL_WORDS = 6 };
+
+/* What names a number, its words from the last to the first, in small letters. */
+struct label {
+    char part[PARTS_MAX][WORD_MAX];
+    size_t count;
+    bool rate;             /* "tok/s", "samples_per_second" */
+    const char *unit;      /* what stands in parentheses behind it: "ms" of "time (ms): 3" */
+    size_t unit_length;
+};
+
+static bool is_word(char ch)
+{
+    return isalnum((unsigned char)ch) || ch == '_';
+}
+
+static bool listed(const char *word, size_t n, const char *const *list)
+{
+    for (; *list; list++)
+        if (strlen(*list) == n && strncasecmp(word, *list, n) == 0)
+            return true;
+    return false;
+}
+
+static const char *const seconds[] = {"s", "sec", "secs", "second", "seconds", "min", "minute", "h", "hr", "hour", "ms", NULL};
+static const char *const times[] = {"s", "sec", "secs", "second", "seconds", "ms", "msec", "msecs", "millisecond", "milliseconds", "us",
+                                    "usec", "microseconds", "ns", "nsec", "nanoseconds", "min", "mins", "minute", "minutes", "h", "hr",
+                                    "hrs", "hour", "hours", NULL};
+/* Behind a blank these are other words: "0.91 min over 3 seeds", "0.3 second moment". */
+static const char *const short_units[] = {"min", "h", "second", "minute", "hour", "millisecond", NULL};
+static const char *const sizes[] = {"kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib", "bytes", NULL};
+static const char *const operations[] = {"flops", "mflops", "gflops", "tflops", "pflops", "mflop", "gflop", "tflop", "fps", "qps", NULL};
+static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg", "n", NULL}; /* of a simulated motion: "3.2 m/s" */
+
+/* ---- units */
+
+enum unit { UNIT_NONE, UNIT_TIME, UNIT_RATE, UNIT_SIZE, UNIT_PERCENT };
+
+static size_t letters(const char *p)
+{
+    size_t n = 0;
+    while (isalpha((unsigned char)p[n]))
+        n++;
+    return n;
+}
+
+/* "s", "it/s", "TFLOP/s/GPU", "us/z/c" and "ms/step": *length of what stands there. */
+static enum unit read_unit(const char *p, size_t *length)
+{
+    bool micro = (unsigned char)p[0] == 0xC2 && (unsigned char)p[1] == 0xB5; /* the micro sign, or the Greek letter */
+    micro |= (unsigned char)p[0] == 0xCE && (unsigned char)p[1] == 0xBC;
+    size_t skip = micro ? 2 : 0, n = letters(p + skip), first = n, at = skip + n;
+    bool time = (micro && n == 1 && p[2] == 's') || (!micro && listed(p, n, times)), rate = false;
+    *length = at;
+    if (n == 0 && p[0] == '/') { /* "1300/s" */
+        size_t m = letters(p + 1);
+        *length = 1 + m;
+        return listed(p + 1, m, seconds) && !is_word(p[1 + m]) ? UNIT_RATE : UNIT_NONE;
+    }
+    if (n == 0)
+        return UNIT_NONE;
+    for (size_t part = 1; p[at] == '/' && letters(p + at + 1) > 0; part++) {
+        size_t m = letters(p + at + 1);
+        rate |= listed(p + at + 1, m, seconds) && !(part == 1 && listed(p + skip, first, lengths));
+        rate |= part == 1 && time;
+        at += 1 + m;
+    }
+    *length = at;
+    if (is_word(p[at]))
+        return UNIT_NONE;
+    if (rate)
+        return UNIT_RATE;
+    if (at > skip + first)
+        return UNIT_NONE;
+    if (time)
+        return UNIT_TIME;
+    if (listed(p, n, operations))
+        return UNIT_RATE;
+    return listed(p, n, sizes) || (n == 1 && p[0] == 'B') ? UNIT_SIZE : UNIT_NONE;
+}
+
+/* "max 0.9 min 0.1", "0.3 s = 3": the word behind the number names the next one. */
+static bool names_the_next(const char *p)
+{
+    p += strspn(p, " ");
+    if (*p == '=' || *p == ':')
+        return true;
+    return isdigit((unsigned char)*p) || ((*p == '-' || *p == '.') && isdigit((unsigned char)p[1]));
+}
+
+/* Of "1m23s" and "2h05m" the whole. */
+static size_t match_parts_of_time(const char *p)
+{
+    size_t at = 0, parts = 0;
+    while (isdigit((unsigned char)p[at])) {
+        size_t from = at;
+        while (isdigit((unsigned char)p[at]) || (p[at] == '.' && isdigit((unsigned char)p[at + 1])))
+            at++;
+        size_t n = letters(p + at);
+        if (at == from || !((n == 1 && strchr("dhms", p[at])) || (n == 2 && p[at + 1] == 's')))
+            return 0;
+        at += n;
+        parts++;
+        if (p[at] == ' ' && isdigit((unsigned char)p[at + 1])) { /* "1m 23s" */
+            size_t next = at + 1;
+            while (isdigit((unsigned char)p[next]))
+                next++;
+            if (letters(p + next) == 1 && strchr("ms", p[next]))
+                at++;
+        }
+    }
+    return parts > 1 && !is_word(p[at]) ? at : 0;
+}
+
+/* The unit of the number that ends before p; *length with the blank and parentheses between them. */
+static enum unit unit_behind(const char *p, size_t *length)
+{
+    size_t blank = *p == ' ' || *p == '-', paren = 0, n = 0;
+    if (*p == ' ')
+        blank = strspn(p, " ");
+    if (*p == '%') {
+        *length = 1;
+        return UNIT_PERCENT;
+    }
+    if (blank > 3)
+        return UNIT_NONE;
+    const char *q = p + blank;
+    paren = blank > 0 && *q == '(';
+    enum unit unit = read_unit(q + paren, &n);
+    if (unit == UNIT_NONE || (paren && q[1 + n] != ')'))
+        return UNIT_NONE;
+    *length = blank + 2 * paren + n;
+    if (blank == 0 || paren)
+        return unit;
+    const char *next = q + n + strspn(q + n, " ");
+    if (*next == ':' || *next == '=') /* "lr: 0.01  img/s: 1234": the label of the next number */
+        return UNIT_NONE;
+    if (unit != UNIT_RATE && (listed(q, n, short_units) || names_the_next(q + n)))
+        return UNIT_NONE;
+    return *p == '-' && unit != UNIT_TIME ? UNIT_NONE : unit;
+}
+
+/* ---- labels */
+
+static void add_part(struct label *l, const char *word, size_t n)
+{
+    if (l->count == PARTS_MAX || n == 0 || n >= WORD_MAX)
+        return;
+    for (size_t i = 0; i < n; i++)
+        l->part[l->count][i] = (char)tolower((unsigned char)word[i]);
+    l->part[l->count++][n] = '\0';
+}
+
+/* The parts of a word from its end: samples_per_second, train-time, cpuTime, tok/s */
+static void split_word(struct label *l, const char *word, size_t n)
+{
+    size_t end = n;
+    for (size_t i = n; i-- > 0;) {
+        bool letter = isalpha((unsigned char)word[i]);
+        bool hump = letter && i > 0 && isupper((unsigned char)word[i]) && islower((unsigned char)word[i - 1]);
+        if (letter && !hump && i > 0)
+            continue;
+        size_t from = letter ? i : i + 1;
+        add_part(l, word + from, end - from);
+        end = i;
+        if (word[i] == '/' && l->count > 0 && from < n) {
+            const char *unit = l->part[l->count - 1];
+            size_t left = 0;
+            while (left < i && isalpha((unsigned char)word[i - 1 - left]))
+                left++;
+            l->rate |= listed(unit, strlen(unit), seconds) && !listed(word + i - left, left, lengths);
+            l->rate |= left > 0 && listed(word + i - left, left, times) && strcmp(unit, "s") != 0;
+        }
+    }
+}
+
+/* "Time for epoch 3: 12.3": the number of a step belongs to the words before it. Returns where they end. */
+static size_t skip_step(const char *line, size_t end)
+{
+    static const char *const steps[] = {"epoch", "step", "iter", "iteration", "batch", "rank", "round", "fold", NULL};
+    size_t from = end;
+    while (from > 0 && (isdigit((unsigned char)line[from - 1]) || line[from - 1] == '/'))
+        from--;
+    if (from == end || from == 0 || line[from - 1] != ' ')
+        return end;
+    size_t word_end = from - 1, word = word_end;
+    while (word > 0 && isalpha((unsigned char)line[word - 1]))
+        word--;
+    return word > 0 && listed(line + word, word_end - word, steps) ? word - (line[word - 1] == ' ') : end;
+}
+
+static void read_label(const char *line, size_t at, struct label *l)
+{
+    size_t end = at;
+    *l = (struct label){0};
+    while (end > 0 && strchr(" \t:='\"(>~[", line[end - 1]))
+        end--;
+    if (end > 0 && line[end - 1] == ')') { /* "(ms)", "(wall)" */
+        size_t open = end - 1;
+        while (open > 0 && line[open - 1] != '(' && line[open - 1] != ')')
+            open--;
+        if (open == 0 || line[open - 1] != '(')
+            return;
+        l->unit = line + open;
+        l->unit_length = end - 1 - open;
+        end = open - 1;
+        while (end > 0 && line[end - 1] == ' ')
+            end--;
+    }
+    if (end < at)
+        end = skip_step(line, end);
+    for (size_t words = 0; words < LABEL_WORDS && end > 0; words++) {
+        size_t from = end;
+        bool alphabetic = false;
+        while (from > 0 && (is_word(line[from - 1]) || (strchr("-/.", line[from - 1]) && from < end)))
+            alphabetic |= isalpha((unsigned char)line[--from]) != 0;
+        if (from == end || !alphabetic || tw_number_length(line + from) == end - from)
+            return;
+        split_word(l, line + from, end - from);
+        end = from;
+        if (end == 0 || line[end - 1] != ' ')
+            return;
+        end -= 1;
+        end -= end > 0 && line[end - 1] == ' ';
+    }
+}
+
+/* What follows the thing itself in its name: "time avg", "Time taken", "elapsed_ms", "mem usage" */
+static const char *const attributes[] = {"avg", "average", "mean", "std", "stddev", "median", "total", "sum", "max", "min", "peak", "taken",
+                                         "spent", "used", "usage", "is", "was", "of", "in", "so", "far", "about", "approx", "approximately", "now", "cur",
+                                         "current", "last", "for", "the", "s", "sec", "secs", "ms", "us", "ns", "h", "mb", "gb", "kb", "mib", "gib", NULL};
+static const char *const time_heads[] = {"time", "times", "elapsed", "duration", "durations", "took", "walltime", "wallclock", "wall", "runtime", "latency", "uptime",
+                                         "cputime", "seconds", "secs", "sec", "milliseconds", "timestamp", "ms", "uptime", NULL};
+static const char *const rate_heads[] = {"throughput", "fps", "qps", "mfu", "hfu", "mflops", "gflops", "tflops", "mflop", "gflop", "tflop", NULL};
+static const char *const memory_heads[] = {"memory", "mem", "rss", "vram", "ram", "maxrss", NULL};
+static const char *const memory_words[] = {"memory", "mem", "rss", "vram", "ram", "allocated", "reserved", "cached", "gpu", "heap", "memallocated", NULL};
+static const char *const open_heads[] = {"speed", "dt", "overhead", "load", NULL};
+
+static size_t head_of(const struct label *l)
+{
+    size_t at = 0, per = 0;
+    for (size_t i = l->count; i-- > 1 && per == 0;) /* "time per iteration": the time */
+        per = strcmp(l->part[i], "per") == 0 ? i : 0;
+    if (per > 0)
+        at = per + 1;
+    while (at + 1 < l->count && listed(l->part[at], strlen(l->part[at]), attributes))
+        at++;
+    return at;
+}
+
+/* "samples per second", "SamplesPerSec", "tokens_per_second_per_gpu" */
+static bool is_per_second(const struct label *l)
+{
+    for (size_t i = 1; i + 1 < l->count; i++)
+        if (strcmp(l->part[i], "per") == 0 && listed(l->part[i - 1], strlen(l->part[i - 1]), seconds) &&
+            !listed(l->part[i + 1], strlen(l->part[i + 1]), lengths))
+            return true;
+    return false;
+}
+
+static bool has_part(const struct label *l, const char *const *list)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (listed(l->part[i], strlen(l->part[i]), list))
+            return true;
+    return false;
+}
+
+/* A word of its own anywhere in the line. */
+static bool says(const char *line, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = line; (p = strcasestr(p, word)); p++)
+        if ((p == line || !is_word(p[-1])) && !is_word(p[n]))
+            return true;
+    return false;
+}
+
+/* "cycle = 1, time = 1.0e-02, dt = 2.5e-05": the time of a simulated world is what the job computes. */
+static bool is_simulated(const char *line)
+{
+    return says(line, "dt") || says(line, "cycle") || says(line, "timestep") || says(line, "t_end") || says(line, "dtime");
+}
+
+/* "rank=0 time (ms) | optimizer: 0.1 | step: 2.3": a heading for the rest of the line. */
+static bool under_heading(const char *line, size_t at)
+{
+    static const char *const headings[] = {"time (ms) |", "times (ms) |", "time (s) |", NULL};
+    for (int i = 0; headings[i]; i++) {
+        const char *p = strstr(line, headings[i]);
+        if (p && (size_t)(p - line) < at)
+            return true;
+    }
+    return false;
+}
+
+/* "    forward-backward ....................: (12.30, 13.41)": how Megatron prints its timers. */
+static bool is_timer_row(const char *line, size_t at)
+{
+    const char *leader = strstr(line, ".....");
+    if (!leader || (size_t)(leader - line) > at)
+        return false;
+    leader += strspn(leader, ".");
+    return strncmp(leader, ": (", 3) == 0 && strspn(leader + 3, "0123456789., ") + 3 == strcspn(leader, ")");
+}
+
+static enum tw_worth by_label_alone(const char *line, const struct label *l)
+{
+    size_t head = head_of(l);
+    const char *word = head < l->count ? l->part[head] : "", *unit = l->unit;
+    size_t n = strlen(word), length = 0;
+    if (l->count == 0)
+        return TW_RESULT;
+    if (unit && l->unit_length > 0 && l->unit_length < WORD_MAX) {
+        char text[WORD_MAX] = "";
+        memcpy(text, unit, l->unit_length);
+        enum unit kind = read_unit(text, &length);
+        bool whole = length == l->unit_length, ambiguous = listed(text, length, short_units);
+        if (whole && (kind == UNIT_RATE || (kind == UNIT_TIME && (!ambiguous || listed(word, n, time_heads)))))
+            return TW_NOISE;
+        if (whole && kind == UNIT_SIZE)
+            return has_part(l, memory_words) ? TW_NOISE : TW_RESULT;
+    }
+    if (l->rate || is_per_second(l))
+        return TW_NOISE;
+    if (listed(word, n, time_heads))
+        return is_simulated(line) ? TW_RESULT : TW_NOISE;
+    if (listed(word, n, rate_heads) || listed(word, n, memory_heads))
+        return TW_NOISE;
+    static const char *const devices[] = {"gpu", "cpu", NULL}, *const uses[] = {"utilization", "util", NULL};
+    if (listed(word, n, uses) && has_part(l, devices))
+        return TW_NOISE;
+    static const char *const data[] = {"data", NULL};
+    if (l->count == 1 && listed(word, n, data) && says(line, "time")) /* the meters of a loader: "Time 0.5 (0.6) Data 0.1 (0.3)" */
+        return TW_NOISE;
+    static const char *const shares[] = {"allocated", "reserved", "cached", NULL};
+    if (listed(word, n, shares) && (says(line, "memory") || says(line, "mem")))
+        return TW_NOISE;
+    static const char *const port[] = {"port", NULL};
+    if (listed(word, n, port))
+        return TW_NOISE;
+    return listed(word, n, open_heads) ? TW_OPEN : TW_RESULT;
+}
+
+enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length, bool *by_label)
+{
+    struct label label;
+    size_t unit_length = 0, parts = match_parts_of_time(line + at);
+    bool glued = at > 0 && is_word(line[at - 1]);
+    *length = n;
+    *by_label = false;
+    if (glued)
+        return TW_RESULT;
+    if (parts > 0) {
+        *length = parts;
+        return TW_NOISE;
+    }
+    read_label(line, at, &label);
+    enum unit unit = unit_behind(line + at + n, &unit_length);
+    if (unit == UNIT_TIME || unit == UNIT_RATE) {
+        *length = n + unit_length;
+        return TW_NOISE;
+    }
+    enum tw_worth worth = under_heading(line, at) || is_timer_row(line, at) ? TW_NOISE : by_label_alone(line, &label);
+    if (unit == UNIT_SIZE) {
+        *length = n + unit_length;
+        return worth == TW_NOISE || has_part(&label, memory_words) ? TW_NOISE : TW_RESULT;
+    }
+    *by_label = worth != TW_RESULT;
+    if (*by_label && unit == UNIT_PERCENT)
+        *length = n + unit_length;
+    return worth;
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Forms in which a fact of the run shows in a text: dates and clocks of its time, seconds since 1970, its processes and threads,
+ * addresses of programs, temporary names, its own folder. Each match function returns how many bytes it covers, 0 for none.
+ * A form alone is not enough where the fact is known: a date of another year is no noise.
+ */
+#include "internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t digits(const char *p)
+{
+    size_t n = 0;
+    while (isdigit((unsigned char)p[n]))
+        n++;
+    return n;
+}
+
+static size_t hex_digits(const char *p)
+{
+    size_t n = 0;
+    while (isxdigit((unsigned char)p[n]))
+        n++;
+    return n;
+}
+
+static int number_of(const char *p, size_t n)
+{
+    int value = 0;
+    for (size_t i = 0; i < n; i++)
+        value = value * 10 + (p[i] - '0');
+    return value;
+}
+
+static bool is_alnum(char ch)
+{
+    return isalnum((unsigned char)ch) != 0;
+}
+
+size_t tw_number_length(const char *p)
+{
+    size_t n = p[0] == '+' || p[0] == '-';
+    size_t whole = digits(p + n);
+    n += whole;
+    while (whole && whole <= 3 && p[n] == ',' && digits(p + n + 1) == 3 && !isdigit((unsigned char)p[n + 4])) /* 1,234,567 */
+        n += 4;
+    if (p[n] == '.' && (whole || digits(p + n + 1))) {
+        size_t fraction = digits(p + n + 1);
+        whole += fraction;
+        n += 1 + fraction;
+    }
+    if (!whole)
+        return 0;
+    if (p[n] == 'e' || p[n] == 'E') {
+        size_t sign = p[n + 1] == '+' || p[n + 1] == '-', exponent = digits(p + n + 1 + sign);
+        if (exponent > 0)
+            n += 1 + sign + exponent;
+    }
+    return n;
+}
+
+/* ---- time */
+
+/* 08:30, 08:30:12, 1:02:03.456, 00:12<00:15: *fields says how many. Minutes and seconds have two digits and are below 60. */
+static size_t read_clock(const char *p, char separator, int *hour, int *minute, double *second, int *fields)
+{
+    size_t n = digits(p), at = n;
+    int value[3] = {number_of(p, n < 4 ? n : 4), 0, 0};
+    if (n == 0 || n > 3)
+        return 0;
+    for (*fields = 1; *fields < 3 && p[at] == separator && digits(p + at + 1) == 2; (*fields)++) {
+        value[*fields] = number_of(p + at + 1, 2);
+        if (value[*fields] > 59)
+            return 0;
+        at += 3;
+    }
+    if (*fields == 1 || isdigit((unsigned char)p[at]) || (p[at] == separator && isdigit((unsigned char)p[at + 1])))
+        return 0;
+    *hour = *fields == 3 ? value[0] : 0;
+    *minute = *fields == 3 ? value[1] : value[0];
+    *second = *fields == 3 ? value[2] : value[1];
+    if (*fields == 3 && (p[at] == '.' || p[at] == ',') && digits(p + at + 1) > 0) {
+        size_t fraction = digits(p + at + 1);
+        at += 1 + fraction;
+    }
+    return at;
+}
+
+/* The time behind a date: "T08:30:12.123Z", " 08:30", "_083012", "-08-30-12". 0: none. */
+static size_t match_time_after(const char *p)
+{
+    int hour, minute, fields;
+    double second;
+    size_t gap = p[0] == ' ' && p[1] == ' ' ? 2 : strchr(" T_-", p[0]) != NULL && p[0] != '\0';
+    if (gap == 0)
+        return 0;
+    const char *q = p + gap;
+    size_t n = read_clock(q, ':', &hour, &minute, &second, &fields);
+    if (n == 0 && p[0] != ' ')
+        n = read_clock(q, '-', &hour, &minute, &second, &fields);
+    if (n == 0 && (digits(q) == 6 || digits(q) == 4)) {
+        n = digits(q);
+        bool clock = number_of(q, 2) < 24 && number_of(q + 2, 2) < 60 && (n == 4 || number_of(q + 4, 2) < 60);
+        n = clock && p[0] != ' ' && !is_alnum(q[n]) ? n : 0;
+    }
+    if (n == 0)
+        return 0;
+    n += gap;
+    if (p[n] == 'Z')
+        return n + 1;
+    if ((p[n] == '+' || p[n] == '-') && digits(p + n + 1) == 2 && p[n + 3] == ':' && digits(p + n + 4) == 2)
+        return n + 6;
+    if ((p[n] == '+' || p[n] == '-') && digits(p + n + 1) == 4)
+        return n + 5;
+    return n;
+}
+
+/* 2026-11-21, 2026/11/21, 2026_11_21, 20261121, 21.11.2026, 21-11-2026, 11/21/2026; with the time behind it. */
+static size_t match_date(const char *p, const struct tw_facts *f)
+{
+    size_t n = digits(p), length = 0;
+    bool fits = false;
+    if (n == 4 && strchr("-/_.", p[4]) && p[4] && digits(p + 5) == 2 && p[7] == p[4] && digits(p + 8) == 2) {
+        fits = tw_facts_has_date(f, number_of(p, 4), number_of(p + 5, 2), number_of(p + 8, 2));
+        length = 10;
+    } else if (n == 2 && strchr("-/_.", p[2]) && p[2] && digits(p + 3) == 2 && p[5] == p[2] && digits(p + 6) == 4) {
+        int x = number_of(p, 2), y = number_of(p + 3, 2), year = number_of(p + 6, 4);
+        fits = tw_facts_has_date(f, year, x, y) || tw_facts_has_date(f, year, y, x);
+        length = 10;
+    } else if (n == 8 || n == 14) {
+        fits = tw_facts_has_date(f, number_of(p, 4), number_of(p + 4, 2), number_of(p + 6, 2));
+        length = n;
+    }
+    if (!fits)
+        return 0;
+    length += length == 14 ? 0 : match_time_after(p + length);
+    if (p[length] == '-' || p[length] == '_') { /* the random part of a run's name: 20261122_120846-1a2b3c4d (wandb) */
+        size_t tail = 0;
+        while (isdigit((unsigned char)p[length + 1 + tail]) || islower((unsigned char)p[length + 1 + tail]))
+            tail++;
+        if (tail == 8 && !is_alnum(p[length + 9]))
+            length += 9;
+    }
+    return length;
+}
+
+static int month_of(const char *p)
+{
+    static const char *const names[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    for (int i = 0; i < 12; i++)
+        if (strncmp(p, names[i], 3) == 0)
+            return i + 1;
+    return 0;
+}
+
+static bool is_weekday(const char *p)
+{
+    static const char *const names[] = {"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"};
+    for (int i = 0; i < 7; i++)
+        if (strncmp(p, names[i], 3) == 0)
+            return true;
+    return false;
+}
+
+/* "Sat Nov 21 08:20:05 2026", "Nov 21 08:20:05", "Sun, 22 Nov 2026 08:20:05 GMT", "22 Nov 2026", "Nov22_12-51-22" */
+static size_t match_named_date(const char *p, const struct tw_facts *f)
+{
+    size_t at = 0;
+    if (is_weekday(p) && (p[3] == ' ' || p[3] == ','))
+        at = p[3] == ',' ? 5 : 4;
+    size_t day_first = digits(p + at);
+    int day = 0, month = 0, year = 0;
+    if (day_first == 1 || day_first == 2) {
+        day = number_of(p + at, day_first);
+        month = p[at + day_first] == ' ' || p[at + day_first] == '-' ? month_of(p + at + day_first + 1) : 0;
+        at += day_first + 4;
+    } else if ((month = month_of(p + at)) != 0) {
+        at += 3;
+        at += strspn(p + at, " ");
+        size_t n = digits(p + at);
+        day = n == 1 || n == 2 ? number_of(p + at, n) : 0;
+        at += n;
+    }
+    if (month == 0 || day == 0)
+        return 0;
+    size_t time = match_time_after(p + at);
+    size_t year_at = at + time;
+    year_at += p[year_at] == ',';
+    if ((p[year_at] == ' ' || p[year_at] == '-') && digits(p + year_at + 1) == 4) {
+        year = number_of(p + year_at + 1, 4);
+        at = year_at + 5;
+        at += time ? 0 : match_time_after(p + at);
+    } else {
+        at += time;
+    }
+    return tw_facts_has_date(f, year, month, day) ? at : 0;
+}
+
+/* A clock on its own counts where it is a time of the run: of day, or since its start. A remaining time is an estimate, which
+ * no fact bounds: it stands behind another clock ("00:01<00:09", "0:00:01 • 0:00:09") or says so ("eta: 0:00:10"). Two fields
+ * alone may be a ratio, so they need such a place, or the bracket of a progress bar. */
+static size_t match_clock(const char *line, size_t at, const struct tw_facts *f)
+{
+    int hour, minute, fields;
+    double second;
+    const char *p = line + at;
+    size_t n = read_clock(p, ':', &hour, &minute, &second, &fields), end = at;
+    if (n == 0 || (at > 0 && (line[at - 1] == '@' || line[at - 1] == ':')))
+        return 0;
+    while (end > 0 && strchr(" :=('\"", line[end - 1]))
+        end--;
+    size_t from = end;
+    while (from > 0 && isalpha((unsigned char)line[from - 1]))
+        from--;
+    static const char *const names[] = {"eta", "time", "elapsed", "remaining", "left", "duration", "took", "runtime", "walltime", NULL};
+    bool named = false, progress = at > 0 && line[at - 1] == '<';
+    for (int i = 0; names[i] && !named; i++)
+        named = strlen(names[i]) == end - from && strncasecmp(names[i], line + from, end - from) == 0;
+    progress |= at > 0 && line[at - 1] == '[' && (p[n] == '<' || p[n] == ',');
+    progress |= p[n] == '<' && (isdigit((unsigned char)p[n + 1]) || p[n + 1] == '?');
+    progress |= fields == 3 && at > 4 && strncmp(line + at - 4, "\xE2\x80\xA2 ", 4) == 0 && isdigit((unsigned char)line[at - 6]);
+    if (named || progress)
+        return n;
+    return fields == 3 && tw_facts_has_clock(f, hour, minute, second) ? n : 0;
+}
+
+/* Seconds since 1970, also with decimals, or in ms, us, ns. */
+static size_t match_epoch(const char *p, const struct tw_facts *f)
+{
+    size_t n = digits(p);
+    if (n != 10 && n != 13 && n != 16 && n != 19)
+        return 0;
+    double seconds = 0;
+    for (size_t i = 0; i < 10; i++)
+        seconds = seconds * 10 + (p[i] - '0');
+    if (!tw_facts_has_second(f, seconds))
+        return 0;
+    return p[n] == '.' && n == 10 && digits(p + n + 1) ? n + 1 + digits(p + n + 1) : n;
+}
+
+/* The head of a line of glog or abseil: "W1122 12:51:22.014000 8017 run.py:874]", "I0000 00:00:1795352014.805219 16276 port.cc:153]" */
+static size_t match_glog(const char *line, size_t at, const struct tw_facts *f)
+{
+    const char *p = line + at;
+    int hour, minute, fields;
+    double second;
+    if (!strchr("IWEF", p[0]) || !p[0] || digits(p + 1) != 4 || p[5] != ' ')
+        return 0;
+    size_t n = 6, clock;
+    if (strncmp(p + 1, "0000 00:00:", 11) == 0 && (clock = match_epoch(p + 12, f)) > 0)
+        n = 12 + clock;
+    else if (tw_facts_has_date(f, 0, number_of(p + 1, 2), number_of(p + 3, 2)) &&
+             (clock = read_clock(p + 6, ':', &hour, &minute, &second, &fields)) > 0 && fields == 3)
+        n = 6 + clock;
+    else
+        return 0;
+    size_t blanks = strspn(p + n, " "), id = digits(p + n + blanks);
+    const char *place = p + n + blanks + id;
+    size_t word = place[0] == ' ' ? strcspn(place + 1, " ]") : 0; /* "torch/distributed/run.py:874" and "]" */
+    if (id > 0 && word > 0 && place[1 + word] == ']')
+        n += blanks + id;
+    return n;
+}
+
+/* ---- places */
+
+/* Where the address space of a program begins and ends: stacks, libraries and mapped memory; programs and their heaps. */
+static bool is_address(unsigned long long value)
+{
+#if defined(__aarch64__)
+    return (value >> 40) == 0xff || (value >> 40) == 0xaa || (value >> 32) == 0xffff;
+#else
+    return (value >= 0x7e0000000000ULL && value <= 0x7fffffffffffULL) || (value >= 0x550000000000ULL && value <= 0x56ffffffffffULL);
+#endif
+}
+
+/* "0x7f8a1c2d3e40" where memory is mapped; a shorter one where the text says that it is a place: "object at 0x5581a0". */
+static size_t match_address(const char *line, size_t at)
+{
+    static const char *const words[] = {"at", "address", "addr", "pointer", "ptr", NULL};
+    const char *p = line + at;
+    if (p[0] != '0' || (p[1] != 'x' && p[1] != 'X'))
+        return 0;
+    size_t n = hex_digits(p + 2), end = at;
+    if (n < 4 || n > 16 || is_alnum(p[2 + n]))
+        return 0;
+    if (n >= 9 && is_address(strtoull(p, NULL, 16)))
+        return 2 + n;
+    while (end > 0 && strchr(" :=(<", line[end - 1]))
+        end--;
+    size_t from = end;
+    while (from > 0 && (is_alnum(line[from - 1]) || line[from - 1] == '_'))
+        from--;
+    for (int i = 0; words[i]; i++)
+        if (strlen(words[i]) == end - from && strncasecmp(words[i], line + from, end - from) == 0)
+            return 2 + n;
+    return 0;
+}
+
+/* Version 1 (time), 4 (random) and 7 (both) say nothing; 3 and 5 are digests of a content. */
+static size_t match_uuid(const char *p)
+{
+    static const size_t part[] = {8, 4, 4, 4, 12};
+    size_t at = 0;
+    for (int i = 0; i < 5; i++) {
+        if (hex_digits(p + at) != part[i] || (i < 4 && p[at + part[i]] != '-'))
+            return 0;
+        at += part[i] + (i < 4);
+    }
+    return strchr("147", p[14]) ? at : 0;
+}
+
+static bool in_temporary_folder(const char *line, size_t at)
+{
+    static const char *const roots[] = {"/tmp/", "/var/tmp/", "/var/folders/", "/dev/shm/", NULL};
+    size_t from = at;
+    while (from > 0 && !strchr(" \t\"'`<>,;()[]{}=", line[from - 1]))
+        from--;
+    for (int i = 0; roots[i]; i++)
+        if (strncmp(line + from, roots[i], strlen(roots[i])) == 0 || strncmp(line + from, "file:///tmp/", 12) == 0)
+            return true;
+    return false;
+}
+
+/* The random end of a name that mkstemp or Python's tempfile made, below a folder for such: "/tmp/tmpab12cd_x", "/tmp/job.Xy12Ab". */
+static size_t match_temporary(const char *line, size_t at)
+{
+    const char *p = line + at;
+    bool first = at > 0 && line[at - 1] == '/', after = at > 0 && strchr("._-", line[at - 1]) != NULL;
+    size_t python = strncmp(p, "tmp", 3) == 0 && first ? 3 : 0, n = 0;
+    bool mixed = false;
+    if ((!first && !after) || !in_temporary_folder(line, at))
+        return 0;
+    while (is_alnum(p[python + n]) || (p[python + n] == '_' && (python || n < 8)))
+        n++;
+    for (size_t i = 0; i < n; i++)
+        mixed |= isdigit((unsigned char)p[python + i]) || (isupper((unsigned char)p[python + i]) && i > 0);
+    if (python && (n == 8 || n == 6))
+        return python + n;
+    return after && (n == 8 || n == 6) && mixed ? n : 0;
+}
+
+/* 127.0.0.1:29500, localhost:29500, [::1]:29500, the host's own name: the port */
+static size_t match_port(const char *line, size_t at, const struct tw_facts *f)
+{
+    size_t n = digits(line + at);
+    if (at < 2 || line[at - 1] != ':' || n < 4 || n > 5 || is_alnum(line[at + n]))
+        return 0;
+    size_t end = at - 1, start = end, dots = 0;
+    while (start > 0 && (is_alnum(line[start - 1]) || strchr("_.-", line[start - 1])))
+        start--;
+    bool numbers = start < end;
+    for (size_t i = start; i < end; i++) {
+        dots += line[i] == '.';
+        numbers &= line[i] == '.' || isdigit((unsigned char)line[i]);
+    }
+    bool local = end - start == 9 && strncmp(line + start, "localhost", 9) == 0;
+    bool own = f->host && strlen(f->host) == end - start && strncmp(line + start, f->host, end - start) == 0;
+    bool url = start > 2 && strncmp(line + start - 3, "://", 3) == 0;
+    return line[end - 1] == ']' || (numbers && dots == 3) || local || own || url ? n : 0;
+}
+
+/* ---- names and ids of the run */
+
+static size_t match_text(const char *p, const char *fact)
+{
+    size_t n = fact ? strlen(fact) : 0;
+    return n > 1 && strncmp(p, fact, n) == 0 && !is_alnum(p[n]) ? n : 0;
+}
+
+/* "version_1", and Lightning's own word for it: "v_num=1" */
+static size_t match_fresh(const char *line, size_t at, const struct tw_facts *f)
+{
+    for (size_t i = 0; i < f->fresh_count; i++) {
+        const char *name = f->fresh[i];
+        size_t n = match_text(line + at, name), number = strlen(name);
+        if (n > 0)
+            return n;
+        while (number > 0 && isdigit((unsigned char)name[number - 1]))
+            number--;
+        bool lightning = at >= 6 && strncmp(line + at - 6, "v_num=", 6) == 0 && tw_starts(name, "version_");
+        n = lightning ? match_text(line + at, name + number) : 0;
+        size_t one = lightning && strlen(name + number) == 1 && line[at] == name[number] && !is_alnum(line[at + 1]);
+        if (n > 0 || one)
+            return n > 0 ? n : one;
+    }
+    return 0;
+}
+
+/* A process of the run in any form; a thread of it where the text shows that an id is meant. */
+static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
+{
+    size_t n = digits(line + at);
+    const char *p = line + at;
+    if (n == 0 || n > 7 || is_alnum(p[n]) || (p[n] == '.' && isdigit((unsigned char)p[n + 1])) || (at > 0 && line[at - 1] == '.' && at > 1 &&
+                                                                                                isdigit((unsigned char)line[at - 2])))
+        return 0;
+    long id = number_of(p, n);
+    if (tw_facts_has_id(f, id))
+        return n;
+    if (!tw_facts_near_id(f, id))
+        return 0;
+    static const char *const names[] = {"pid", "tid", "ppid", "process", "thread", "worker", NULL};
+    bool meant = at > 0 && line[at - 1] == '[' && p[n] == ']';
+    if (at > 1 && (line[at - 1] == ':' || line[at - 1] == '/') && isdigit((unsigned char)line[at - 2])) { /* "host:8017:8123" */
+        size_t from = at - 1;
+        while (from > 0 && isdigit((unsigned char)line[from - 1]))
+            from--;
+        meant |= at - 1 - from < 8 && tw_facts_near_id(f, number_of(line + from, at - 1 - from));
+    }
+    size_t end = at;
+    while (end > 0 && strchr(" :=-_([#", line[end - 1]))
+        end--;
+    size_t from = end;
+    while (from > 0 && isalpha((unsigned char)line[from - 1]))
+        from--;
+    for (int i = 0; names[i] && !meant; i++)
+        meant = strlen(names[i]) == end - from && strncasecmp(names[i], line + from, end - from) == 0;
+    return meant ? n : 0;
+}
+
+/* Of one that stands glued to letters, "pid8017", from its fourth digit on: shorter ones are names. */
+static size_t match_glued_id(const char *line, size_t at, const struct tw_facts *f)
+{
+    size_t n = digits(line + at);
+    return n >= 4 && n <= 7 && !is_alnum(line[at + n]) && tw_facts_has_id(f, number_of(line + at, n)) ? n : 0;
+}
+
+/* id(x), threading.get_ident(): an address as a decimal number */
+static size_t match_decimal_address(const char *p)
+{
+    size_t n = digits(p);
+    return (n == 14 || n == 15) && !is_alnum(p[n]) && p[n] != '.' && is_address(strtoull(p, NULL, 10)) ? n : 0;
+}
+
+size_t tw_shape_at(const char *line, size_t at, const struct tw_facts *f)
+{
+    const char *p = line + at;
+    char before = at > 0 ? line[at - 1] : ' ';
+    bool digit = isdigit((unsigned char)*p);
+    size_t n = 0;
+    if (*p == '/')
+        return match_text(p, f->dir);
+    if (digit && isalpha((unsigned char)before))
+        return match_glued_id(line, at, f);
+    if (is_alnum(before) || (digit && before == '.' && at > 1 && isdigit((unsigned char)line[at - 2])))
+        return 0;
+    if ((n = match_temporary(line, at)) || (n = match_uuid(p)) || (n = match_named_date(p, f)) || (n = match_glog(line, at, f)) ||
+        (n = match_text(p, f->host)) || (n = match_fresh(line, at, f)))
+        return n;
+    if (!digit)
+        return 0;
+    if ((n = match_address(line, at)) || (n = match_date(p, f)) || (n = match_clock(line, at, f)) || (n = match_epoch(p, f)) ||
+        (n = match_port(line, at, f)) || (n = match_decimal_address(p)))
+        return n;
+    return match_id(line, at, f);
+}
