@@ -400,7 +400,10 @@ const struct tw_command tw_command_check = {
     "that step; beside it, what is another in this world (processor, versions).\n\n"
     "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at every step of every "
     "run. "
-    "What the job prints is stored in the run folders below the home; they stay until twinrun gc deletes them.",
+    "What the job prints is stored in the run folders below the home; they stay until twinrun gc deletes them.\n\n"
+    "Exactly what SAME, DIFFER, INCONCLUSIVE, ORIGIN and CARRIER mean: docs/verdict.md. The claims "
+    "behind a verdict, with their evidence, stand in verdict.json in the last run's folder; "
+    "python -m twinrun.recheck holds them against the recordings.",
     options,
     TW_OPERANDS_JOB,
     0,

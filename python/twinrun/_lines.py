@@ -14,7 +14,7 @@ Left = namedtuple(
 NUMBER = re.compile(rb"[-+]?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?")
 UNIT = (
     rb"(?:[kKMGT]?i?B|[munp\xc2\xb5]*s|min|mins|h|hrs?|hours?|sec(?:ond)?s?|ms|msec|minutes?|days?"
-    rb"|Hz|[kMG]Hz|fps|[MGTP]?FLOPS?|[a-z]+/(?:s|sec|second|min|step|it|iter|batch|epoch))"
+    rb"|Hz|[kMG]Hz|fps|[MGTP]?FLOPS?|[a-z]*/(?:s|sec|second|min|step|it|iter|batch|epoch))"
 )
 CLOCK = re.compile(rb"\d{1,4}[-/]\d{1,2}[-/]\d{1,4}|\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?")
 WITH_UNIT = re.compile(rb"[-+]?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?\s?" + UNIT + rb"(?![A-Za-z0-9_])")
@@ -24,6 +24,9 @@ LABELLED = re.compile(
     rb"['\"]?\s*(?:\([a-z/]+\))?\s*[:=]?\s*\(?\s*)"
     rb"[-+]?\d+(?:\.\d+)?(?:\s*\(\s*\d+(?:\.\d+)?\s*\))?",
     re.I,
+)
+IN_BRACKETS = re.compile(
+    rb"(\((?:s|ms|us|sec|seconds|MB|MiB|GB|GiB)\)\s*[:=]?\s*)[-+]?\d+(?:\.\d+)?"
 )
 ADDRESS = re.compile(rb"0x[0-9a-fA-F]{6,16}")
 
@@ -87,6 +90,7 @@ def masked(line, own):
     for pattern in (ADDRESS, CLOCK, WITH_UNIT):
         line = pattern.sub(b"~", line)
     line = LABELLED.sub(rb"\1~", line)
+    line = IN_BRACKETS.sub(rb"\1~", line)
     return re.sub(rb"\s+", b" ", re.sub(rb"~+", b"~", line)).strip()
 
 

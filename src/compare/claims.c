@@ -172,6 +172,12 @@ static json_t *rules_of(const struct tw_cmp *c, const struct tw_scan *s)
         append(&list, json_string("only-weights"));
     if (s->recut)
         append(&list, json_string("steps-of-threads"));
+    if (s->scheduled)
+        append(&list, json_string("order-of-threads"));
+    if (s->unread)
+        append(&list, json_string("unread"));
+    if (s->undecided)
+        append(&list, json_string("dropped"));
     if (s->elsewhere)
         append(&list, json_string("parts-in-turns"));
     if (s->reordered)
@@ -316,14 +322,16 @@ static const char *claim_of(const struct twin_finding *f, bool benign)
     return f->role == TWIN_CARRIER ? "carrier" : "first";
 }
 
-static json_t *from_finding(const struct twin_finding *f, bool first, bool benign)
+/* `against`: the reference is a baseline, of which no recording is at hand; the other side is the
+ * only run. */
+static json_t *from_finding(const struct twin_finding *f, bool first, bool benign, bool against)
 {
     static const char *const roles[] = {
         [TWIN_ROLE_UNKNOWN] = "unknown", [TWIN_ORIGIN] = "origin", [TWIN_CARRIER] = "carrier"};
-    json_t *claim =
-        json_pack("{s:s,s:[o,o],s:b,s:s,s:[o,o]}", "claim", claim_of(f, benign), "runs",
-                  count(f->run_a + 1), count(f->run_b + 1), "first", first, "type",
-                  type_name(f->type), "at", evidence(f, &f->at_a), evidence(f, &f->at_b));
+    json_t *claim = json_pack("{s:s,s:[o,o],s:b,s:s,s:[o,o]}", "claim", claim_of(f, benign), "runs",
+                              against ? json_null() : count(f->run_a + 1), count(f->run_b + 1),
+                              "first", first, "type", type_name(f->type), "at",
+                              against ? json_null() : evidence(f, &f->at_a), evidence(f, &f->at_b));
     put(&claim, "text", text(f->text));
     put(&claim, "name", text(f->record ? f->record : f->name));
     if (!is_record(f))
@@ -388,11 +396,11 @@ static json_t *collected(const struct twin_claim *k)
 static void findings(json_t **list, const struct twin_verdict *v)
 {
     if (v->first)
-        append(list, from_finding(v->first, true, false));
+        append(list, from_finding(v->first, true, false, v->against));
     for (size_t i = 1; i < v->origin_count; i++)
-        append(list, from_finding(&v->origins[i], false, false));
+        append(list, from_finding(&v->origins[i], false, false, v->against));
     for (size_t i = 0; i < v->benign_count; i++)
-        append(list, from_finding(&v->benign[i], false, true));
+        append(list, from_finding(&v->benign[i], false, true, v->against));
 }
 
 int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_error *err)

@@ -271,6 +271,7 @@ struct tw_scan {
     struct tw_equal equal[TW_EQUAL_MAX]; /* what equal_before is made of */
     size_t equal_count;
     bool tail_compared;           /* what came after the last finished step, too */
+    uint64_t unread, undecided;   /* records that one run could not read; steps whose dropped records may differ */
     uint64_t steps_compared;
     uint64_t first, end;          /* these steps of a: [first, end) */
     struct tw_shared *shared;     /* ascending by step */

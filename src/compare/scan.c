@@ -404,11 +404,13 @@ static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, cons
     bool may_not_count = c->o->ignore_count > 0 || c->o->arms || d->unnumbered > 0;
     if (explained && dropped == 0)
         return;
-    if (explained || (dropped && may_not_count) || !hashes_prove(out, step))
+    if (explained || (dropped && may_not_count) || !hashes_prove(out, step)) {
+        out->undecided++;
         tw_cmp_unseen(c, "step %u of rank %d: %llu records have no details, so that what differs in it is not known", step,
                       out->pair->a->rank, (unsigned long long)dropped);
-    else
+    } else {
         take_hash_only(c, step, dropped, out);
+    }
 }
 
 static void note_reordered(struct tw_scan *out, uint32_t step, const struct tw_stepdiff *d)
@@ -486,6 +488,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         judge_hashes(c, step, dropped, &d, out);
     }
     note_unknown_order(out, step, &d);
+    out->unread += d.unread;
     if (d.unread)
         tw_cmp_unseen(c, "step %u of rank %d: the contents of %zu record%s could be read in one run only", step, out->pair->a->rank,
                       d.unread, d.unread == 1 ? "" : "s");
@@ -609,7 +612,7 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
     if (out->found || end >= limit || end < from || (!same_end && !shorter_partial))
         return 0;
     int rc = look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
-    out->tail_compared = !partial_a && !partial_b;
+    out->tail_compared = !out->tail_unknown;
     out->tail_unknown &= !tw_side_stopped(a) && !tw_side_stopped(b); /* where we stopped a run, only the overlap counts */
     return rc;
 }

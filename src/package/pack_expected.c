@@ -49,6 +49,19 @@ static int put_output(struct tw_pack *p, const char *name, bool cut, struct twin
     return rc;
 }
 
+/* The verdict of the check whose last run this is, with its claims. It quotes what was printed, so it may hold a secret, too. */
+static int put_verdict(struct tw_pack *p, struct twin_error *err)
+{
+    char *from = tw_path_join(p->run->dir, "verdict.json");
+    int rc = from ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+    if (rc == 0 && access(from, F_OK) == 0 && tw_pack_is_secret(from))
+        leave_out(p, "verdict.json", "seems to hold a secret");
+    else if (rc == 0 && access(from, F_OK) == 0)
+        rc = put(p, from, "data/expected/verdict.json", err);
+    tw_free(from);
+    return rc;
+}
+
 static bool is_tensors(const char *path)
 {
     static const char *const ends[] = {".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npy", ".npz", NULL};
@@ -103,5 +116,6 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
     }
     rc = rc ? rc : put_output(p, "stdout", p->run->stdout_truncated, err);
     rc = rc ? rc : put_output(p, "stderr", p->run->stderr_truncated, err);
+    rc = rc ? rc : put_verdict(p, err);
     return rc ? rc : put_checkpoints(p, err);
 }

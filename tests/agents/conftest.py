@@ -169,9 +169,31 @@ def twinrun(build, run, home, work):
 
     def call(*args, cwd=None, env=None, timeout=600, stdin=None):
         env = {"TWINRUN_HOME": str(home), **(env or {})}
-        return run([build / "cmd" / "twinrun", *args], cwd or work, env, timeout, stdin)
+        done = run([build / "cmd" / "twinrun", *args], cwd or work, env, timeout, stdin)
+        if args[0] == "check":
+            recheck_last(home)
+        return done
 
     return call
+
+
+def recheck_last(home):
+    """Holds every claim of the check that has just ended against its recordings."""
+    import sys
+
+    sys.path.insert(0, str(ROOT / "python"))
+    try:
+        from twinrun import recheck
+    finally:
+        sys.path.pop(0)
+    kept = sorted(home.glob("runs/*/verdict.json"), key=lambda p: p.stat().st_mtime)
+    for path in kept[-1:]:
+        try:
+            results = recheck.recheck(str(path))
+        except (recheck.Trouble, OSError):
+            return  # its runs are elsewhere
+        refuted = [r for r in results if r[0] == "refuted"]
+        assert not refuted, f"claims of {path}: {refuted}"
 
 
 @pytest.fixture

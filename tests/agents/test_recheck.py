@@ -304,3 +304,28 @@ def test_a_run_folder_does_not_lead_out(checked, tmp_path):
     shutil.move(trace, outside)
     trace.symlink_to(outside)
     assert any("leads out" in text for _, text in refuted(v, tmp_path, [a, b]))
+
+
+def test_packed_and_signed(checked, twinrun, home, tmp_path):
+    """The verdict travels in the package, where each of its bytes counts, and is among what is signed."""
+    v = checked("leave-a-mark")
+    packed = tmp_path / "packed"
+    done = twinrun("pack", "last", "-o", packed, "--data", "none")
+    assert (packed / "data/expected/verdict.json").exists(), done
+    kept = packed / "data/expected/verdict.json"
+    assert refuted(json.loads(kept.read_text()), tmp_path, [v["runs_dir"][0], packed / "data/expected"]) == []
+    assert twinrun("verify", packed).rc == 0
+    kept.write_text(kept.read_text().replace('"origin"', '"carrier"'))
+    done = twinrun("verify", packed)
+    assert done.rc == 1 and "expected/verdict.json" in done.out
+
+    key = tmp_path / "key"
+    assert twinrun("sign", "--new-key", key).rc == 0
+    assert twinrun("sign", "last", "--key", key).rc == 0
+    envelope = v["runs_dir"][-1] + "/run.dsse.json"
+    assert twinrun("verify", envelope, "--key", f"{key}.pub", "last").rc == 0
+    kept = v["runs_dir"][-1] + "/verdict.json"
+    with open(kept, "a") as f:
+        f.write(" ")
+    done = twinrun("verify", envelope, "--key", f"{key}.pub", "last")
+    assert done.rc == 1 and "verdict.json" in done.out

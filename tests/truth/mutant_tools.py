@@ -13,7 +13,7 @@ import shutil
 from traces import Edited
 from twinrun.trace import KINDS, UNOBSERVED
 
-STATE = KINDS.index("state")
+STATE, ORDER = KINDS.index("state"), KINDS.index("order")
 HARMFUL, HARMLESS = {}, {}
 
 
@@ -81,17 +81,22 @@ class Copy:
         for f in run["files"]:
             if f["path"] == path:
                 f.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+                if f.get("kept"):  # the copy of its text
+                    self.write(f["kept"], data)
         self.write("work/" + path, data)
         self.run = run
 
 
 def results(trace):
-    """Indices of records whose contents are results: not generators, and seen."""
+    """Indices of records whose contents are results: seen, no generators, no mere orders.
+
+    Another order of parameters from which nothing follows is named, and is no difference.
+    """
     kinds = {i: s.kind for i, s in trace.series.items()}
     return [
         i
         for i, r in enumerate(trace.records)
-        if kinds[r.series] != STATE and not r.flags & UNOBSERVED
+        if kinds[r.series] not in (STATE, ORDER) and not r.flags & UNOBSERVED
     ]
 
 

@@ -103,8 +103,8 @@ def files_exchanged(copy, random):
     if len(run["files"]) < 2:
         return None
     x, y = random.sample(run["files"], 2)
-    for key in ("sha256", "bytes"):
-        x[key], y[key] = y[key], x[key]
+    for key in ("sha256", "bytes", "kept"):
+        x[key], y[key] = y.get(key), x.get(key)
     p, q = ((copy.folder / "work" / f["path"]).read_bytes() for f in (x, y))
     copy.write("work/" + x["path"], q)
     copy.write("work/" + y["path"], p)

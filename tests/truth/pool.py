@@ -32,6 +32,7 @@ def has(python, module):
 
 def environment(home):
     env = {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_")}
+    env.pop("NUDGE", None)
     env.update(TWINRUN_HOME=str(home), NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1")
     return env
 

@@ -63,7 +63,7 @@ class Edited:
         self.notes = list(trace.notes)
         self.closed = trace.info.closed
         self.steps = trace.info.steps
-        self.records = list(trace.records())
+        self.records = sorted(trace.records(), key=lambda r: (r.step, r.seq))
         self.dropped = dict(trace.gaps)  # step -> records without details
         self.kept = {s.step: s for s in trace.steps() if s.dropped}  # the sums of what is not there
         self.lost = trace.info.lost

@@ -13,6 +13,8 @@ for step in range(8):
         grad = array.array("d", [g + (a - b) for g, a, b in zip(grad, w, x)])
         twinrun.record("gradient:w", grad)
     w = array.array("d", [a - 0.05 * g for a, g in zip(w, grad)])
+    if os.environ.get("NUDGE") == str(step):  # a change for tests that need runs that differ
+        w[0] += 1e-12
     twinrun.record("weight:w", w)
     twinrun.record("loss:loss", array.array("d", [sum(v * v for v in w)]))
     twinrun.step()
