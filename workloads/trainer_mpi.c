@@ -5,8 +5,8 @@
  *   2. What is in a microbatch depends on the seed and the step alone (a random order that every rank can look into).
  *   3. Gradients are summed without regard to order: twin_allreduce_f32, 24 contributions in all.
  * With --plain each rank adds up its own gradients and MPI_Allreduce adds the ranks', as programs do: other numbers of ranks,
- * other bits. --permute deals the microbatches to the ranks in another way. Rank 0 shows twinrun what is global: the batch, the
- * summed gradient, the loss, the weights.
+ * other bits. --permute deals the microbatches to the ranks in another way. Every rank shows twinrun what is global: the batch,
+ * the summed gradient, the loss, the weights.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -47,7 +47,7 @@ static void choose_batch(struct training *t)
     twin_shuffle_init(&order, t->train.count, twin_seed_index(t->options.seed, "order/epoch", epoch));
     for (uint64_t i = 0; i < BATCH; i++)
         t->samples[i] = twin_shuffle_at(&order, first + i);
-    if (!twin_on() || t->rank != 0)
+    if (!twin_on())
         return;
     static uint8_t pixels[BATCH][IDX_PIXELS];
     for (size_t i = 0; i < BATCH; i++)
@@ -114,8 +114,6 @@ static int sum_exactly(struct training *t, double *loss)
 static void show(const struct training *t, const char *kind, const struct model *m)
 {
     char name[64];
-    if (t->rank != 0)
-        return;
     snprintf(name, sizeof name, "%s:w1", kind);
     twin_record(name, TWIN_F32, 2, (int64_t[]){IDX_PIXELS, HIDDEN}, NULL, m->w1, 0);
     snprintf(name, sizeof name, "%s:b1", kind);
@@ -140,13 +138,11 @@ static int train(struct training *t)
         if ((t->options.plain ? sum_plainly : sum_exactly)(t, &loss) != 0)
             return -1;
         loss /= BATCH;
-        if (t->rank == 0)
-            twin_record("loss:loss", TWIN_F64, 0, NULL, NULL, &loss, 0);
+        twin_record("loss:loss", TWIN_F64, 0, NULL, NULL, &loss, 0);
         show(t, "gradient", &t->sum);
         model_update(&t->model, &t->sum, (float)(t->options.rate / BATCH));
         show(t, "weight", &t->model);
-        if (t->rank == 0)
-            twin_step();
+        twin_step();
         if (t->rank == 0 && !t->options.quiet && (t->step % 10 == 0 || t->step + 1 == t->options.steps)) {
             printf("step %4u  loss %.6f\n", t->step, loss);
             fflush(stdout);
