@@ -27,7 +27,7 @@ try() { # the sizes of what differs by chance are left out
     echo "== $*"
     twinrun check "$@" 2>said >out
     echo "exit $?"
-    sed '/^ *size/d; s/ *drift .*//; s/^then .*weights.*/then weights/' out
+    sed 's|different worlds: .*|different worlds|; /^ *size/d; s/ *drift .*//; s/^then .*weights.*/then weights/' out
     sed 's/^run/  run/; s/^half/  half/' said | cut -d ' ' -f 1-8
 }
 J="$PYTHON job.py"
