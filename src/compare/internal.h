@@ -484,6 +484,7 @@ struct tw_lines {
     struct tw_text a, b;
     bool ordered;         /* the order of its lines is part of what it says */
     bool whole;           /* both are all that was written by runs that ended: text of one alone counts */
+    bool several_writers; /* processes that print at once: one's line may begin where another's has not ended */
     int64_t shift;
     bool other_ends;      /* numbers count only in lines that name a step */
 };

@@ -5,30 +5,15 @@
  * the words that they share. A pair that says the same with other numbers, or nearly the same with other words, is a difference.
  * Lines of which it cannot be told whether they matter are quoted, with the option that settles it.
  */
-#include "internal.h"
+#include "lines.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES_MAX 200000u
-#define SINGLES_MAX 400u /* lines without a counterpart that are compared word by word, each with each */
 #define QUOTED 120
 
-struct line {
-    const char *text;
-    size_t n;
-    size_t number; /* among the lines of the text that say something, from 0: claims name it */
-    char *masked;  /* noise left out; made when it is needed */
-    bool matched;
-};
-struct text {
-    const struct tw_facts *facts;
-    struct line *line;
-    size_t count, room, filtered;
-    bool cut;
-};
 struct pair { size_t a, b; };
 struct pairs { struct pair *p; size_t n, room; };
 
@@ -73,7 +58,7 @@ static void text_free(struct text *t)
     tw_free(t->line);
 }
 
-static const char *masked(struct tw_cmp *c, const struct text *t, struct line *l)
+const char *tw_line_masked(struct tw_cmp *c, const struct text *t, struct line *l)
 {
     if (!l->masked)
         l->masked = tw_noise_mask(l->text, l->n, t->facts, TW_MASK_NOISE);
@@ -110,14 +95,14 @@ static uint64_t line_hash(struct tw_cmp *c, const struct text *t, struct line *l
     if (tier == RAW)
         return tw_hash_bytes(l->text, l->n, 11).a;
     if (tier == MASKED)
-        return text_hash(masked(c, t, l), 12);
+        return text_hash(tw_line_masked(c, t, l), 12);
     if (tier == SHIFTED)
-        return shifted_hash(masked(c, t, l), shift);
+        return shifted_hash(tw_line_masked(c, t, l), shift);
     char *said = tw_noise_mask(l->text, l->n, t->facts, tier == OPEN ? TW_MASK_OPEN : TW_MASK_NUMBERS);
     uint64_t h = said ? text_hash(said, 13) : 0;
     c->oom |= !said;
     tw_free(said);
-    return tier == SAME_STEP ? tw_mix64(h ^ (uint64_t)tw_noise_step(masked(c, t, l))) : h;
+    return tier == SAME_STEP ? tw_mix64(h ^ (uint64_t)tw_noise_step(tw_line_masked(c, t, l))) : h;
 }
 
 struct ref { uint64_t hash; size_t index; };
@@ -139,7 +124,7 @@ static struct ref *refs(struct tw_cmp *c, struct text *t, enum tier tier, int64_
         struct line *l = &t->line[i];
         if (l->matched)
             continue;
-        if (tier == SAME_STEP && tw_noise_step(masked(c, t, l)) < 0) /* a step is only told apart when the line names one */
+        if (tier == SAME_STEP && tw_noise_step(tw_line_masked(c, t, l)) < 0) /* a step is only told apart when the line names one */
             continue;
         r[(*n)++] = (struct ref){line_hash(c, t, l, tier, shift), i};
     }
@@ -486,6 +471,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     claim_noise(c, l, &a, &b, &noisy);
     if (l->shift != 0)
         noise += match(c, &a, &b, SHIFTED, -l->shift, false, NULL, NULL);
+    size_t glued = l->several_writers ? tw_lines_unglue(c, &a, &b) : 0;
     match(c, &a, &b, OPEN, 0, false, &open, NULL);
     match(c, &a, &b, SAME_STEP, 0, false, &numbers, NULL);
     match(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
@@ -494,6 +480,10 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
                          tw_cmp_text(c, "%zu line%s of %s only in times, pids, speeds or addresses", noise,
                                      noise == 1 ? " differs" : "s differ", l->name)));
+    if (glued)
+        tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
+                         tw_cmp_text(c, "%zu line%s of %s ran together with others that were printed at the same time", glued,
+                                     glued == 1 ? "" : "s", l->name)));
     if (l->other_ends)
         drop_stepless(c, l, &a, &numbers, &uneven);
     bool renumbered = arms && l->shift != 0; /* which of its lines mean which of the other arm is not sure */

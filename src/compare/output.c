@@ -36,7 +36,8 @@ static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const stru
     stream_load(c, a->run, which, cut_a, &x);
     stream_load(c, b->run, which, cut_b, &y);
     struct tw_lines l = {.name = which, .name_b = which, .kind = TWIN_KIND_LINE, .a = {x.data, x.bytes, a->facts}, .b = {y.data, y.bytes, b->facts},
-                         .whole = both_ended(a, b) && !x.cut && !y.cut, .shift = out->shift, .other_ends = out->other_ends};
+                         .whole = both_ended(a, b) && !x.cut && !y.cut,
+                         .several_writers = a->run->process_count > 1 && b->run->process_count > 1, .shift = out->shift, .other_ends = out->other_ends};
     tw_lines_compare(c, &l, out);
     if (x.cut || y.cut)
         tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: longer than the %zu MiB that are compared (--ignore %s leaves it out)", which,

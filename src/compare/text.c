@@ -107,7 +107,7 @@ static size_t tensor_name_length(const char *name)
 
 bool tw_pattern_fits(const char *pattern, const char *phase, const char *kind, const char *name)
 {
-    char full[1024], whole[1024];
+    char full[1100], whole[1000];
     snprintf(full, sizeof full, "%s/%s/%s", phase, kind, name);
     if (tw_glob(pattern, full) || tw_glob(pattern, name))
         return true;

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_COMPARE_LINES_H
+#define TW_COMPARE_LINES_H
+/* A text as lines, for the files of this room that match them. */
+#include "internal.h"
+
+#define LINES_MAX 200000u
+#define SINGLES_MAX 400u /* lines without a counterpart that are compared each with each */
+
+struct line {
+    const char *text;
+    size_t n;
+    size_t number; /* among the lines of the text that say something, from 0: claims name it */
+    char *masked;  /* noise left out; made when it is needed */
+    bool matched;
+};
+struct text {
+    const struct tw_facts *facts;
+    struct line *line;
+    size_t count, room, filtered;
+    bool cut;
+};
+
+/* The line with its noise left out; kept in the line. "" when there is no memory (c->oom). */
+const char *tw_line_masked(struct tw_cmp *c, const struct text *t, struct line *l);
+/* glued.c: matches lines that several processes printed into each other. Returns how many lines
+ * of the two texts had run together. */
+size_t tw_lines_unglue(struct tw_cmp *c, struct text *a, struct text *b);
+
+#endif
