@@ -29,6 +29,8 @@ from ._recorded import (
 )
 from .trace import KINDS, PHASES, UNORDERED
 
+CHECKPOINT = PHASES.index("checkpoint")
+
 GRADIENTS, RNG = (KINDS.index("gradient (local)"), KINDS.index("gradient")), PHASES.index("rng")
 
 
@@ -199,10 +201,12 @@ class Claims:
             need(claim.get("kind") == "none", "there is no evidence")
             return self.hash_only(claim)
         need(a and b or kind in ("only-a", "only-b"), "evidence of two runs is wanted")
-        for r in filter(None, (a, b)):
+        at_seam = is_seam(a, b)
+        for r in filter(None, (a, None if at_seam else b)):
             self.is_named(claim, r)
         if a and b:
-            need(a.key == b.key, "the two records are not the same thing")
+            same = a.key[1:3] == b.key[1:3] if at_seam else a.key == b.key
+            need(same, "the two records are not the same thing")
             need(
                 (a.content != b.content) == (kind in ("value", "layout")),
                 "the two records are %s",
@@ -223,7 +227,7 @@ class Claims:
         )
         if kind == "order":
             self.other_order(x, y, a, b)
-        elif claim.get("role") == "origin" and a and b:
+        elif claim.get("role") == "origin" and a and b and not at_seam:
             self.inputs(x, y, a, b)
         return "step %d, %s" % (a.step if a else b.step, printable((a or b).key[2]))
 
@@ -464,12 +468,19 @@ class Claims:
         return "runs %s" % ", ".join(map(str, runs))
 
 
+def is_seam(a, b):
+    """What the first arm ended a step with, held against what a resumed arm starts with."""
+    return bool(a and b) and b.key[0] == INIT and b.step == 0 and a.key[0] != INIT
+
+
 def may_cause(cause, of):
     """Can a difference in one record be why another, later in the step, differs?
 
     Known not to: initial values and gradients among each other, batches and initial values, other
-    generators, and weights for moments, which are read out after them.
+    generators, weights for moments, which are read out after them, and what was saved to a file.
     """
+    if cause[0] == CHECKPOINT and of[0] != CHECKPOINT:
+        return False
     if cause[1] == STATE or cause[0] == RNG:
         return not (of[1] == STATE and of[2] != cause[2])
     if cause[:2] == of[:2] and (

@@ -254,12 +254,33 @@ def differences(rows_a, rows_b, any_order=False):
         shared = len({r.thread for r in xs}) > 1 or len({r.thread for r in ys}) > 1
         if shared and (same_sequences(xs, ys) or (any_order and contents(xs) == contents(ys))):
             continue
+        if len(xs) != len(ys):
+            alone = without_counterpart(xs, ys)
+            if alone is not None:
+                kind = "only-a" if len(xs) > len(ys) else "only-b"
+                out.extend(
+                    Difference(kind, *((r, None) if kind == "only-a" else (None, r))) for r in alone
+                )
+                continue
         for x, y in zip(xs, ys):
             if x.content != y.content:
                 out.append(Difference("unread" if x.unread != y.unread else "value", x, y))
         out.extend(Difference("only-a", x, None) for x in xs[len(ys) :])
         out.extend(Difference("only-b", None, y) for y in ys[len(xs) :])
     return out
+
+
+def without_counterpart(xs, ys):
+    """The records that the longer of two lists has besides those of the shorter, which it has in
+    their order; None when it has not."""
+    longer, shorter = (xs, ys) if len(xs) > len(ys) else (ys, xs)
+    alone, at = [], 0
+    for r in longer:
+        if at < len(shorter) and shorter[at].content == r.content:
+            at += 1
+        else:
+            alone.append(r)
+    return alone if at == len(shorter) else None
 
 
 def contents(rows):

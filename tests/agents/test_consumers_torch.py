@@ -16,21 +16,21 @@ print(float((weight * noise).sum()))
 """
 
 
-def said(twinrun, home, script, seeding):
+def said(twinrun, python, home, script, seeding):
     script("draws.py", JOB % seeding)
-    done = twinrun("record", "-q", "--", "python", "draws.py", env=dict(os.environ, TWINRUN_CONSUMERS="torch-draws"))
+    done = twinrun("record", "-q", "--", python, "draws.py", env=dict(os.environ, TWINRUN_CONSUMERS="torch-draws"))
     assert done.rc == 0, done
     newest = max((home / "runs").iterdir(), key=lambda run: run.stat().st_mtime_ns)
     return [line.split("\t")[3:] for line in (newest / "factors").read_text().splitlines() if "consumer." in line]
 
 
-def test_lines_that_draw(twinrun, home, script):
-    lines = said(twinrun, home, script, "")
+def test_lines_that_draw(twinrun, python, home, script):
+    lines = said(twinrun, python, home, script, "")
     assert lines[0] == ["consumer.torch-seeded", "no"]
     assert [value.split(" | ")[0] for _, value in lines[1:]] == ["draws.py:3", "draws.py:5"]
     assert [value.split(" | ")[2] for _, value in lines[1:]] == ["weight = torch.randn(4)", "noise = torch.empty(4).uniform_()"]
 
 
-def test_a_seed_is_no_draw(twinrun, home, script):
-    lines = said(twinrun, home, script, "torch.manual_seed(3)")
+def test_a_seed_is_no_draw(twinrun, python, home, script):
+    lines = said(twinrun, python, home, script, "torch.manual_seed(3)")
     assert [value.split(" | ")[0] for _, value in lines] == ["draws.py:3", "draws.py:5"]

@@ -55,7 +55,7 @@ static bool right(const struct sim *s, const struct twin_search_report *r)
     return true;
 }
 
-struct tally { unsigned trials, right, wrong, outcome[8]; double runs; uint32_t most; };
+struct tally { unsigned trials, right, wrong, outcome[TWIN_SEARCH_GONE + 1]; double runs; uint32_t most; };
 
 static void count(struct tally *t, const struct sim *s, const struct twin_search_report *r)
 {
