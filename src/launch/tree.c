@@ -234,6 +234,24 @@ static bool spoke(const struct tw_tree *t, const struct seen *s)
     return line && line->argv && s->argv && strncmp(line->argv, s->argv, COMPARED) == 0;
 }
 
+/* The words of a process that has become another program, and a time at which they were these: an agent's line of the
+ * program before may be written while we look. Takes argv; NULL when the process is gone or there is no memory. */
+static char *argv_of_image(pid_t pid, char *argv, uint64_t *when)
+{
+    enum { LOOKS = 3 };
+    for (int i = 0; argv && i < LOOKS; i++) {
+        *when = tw_monotonic_ns();
+        char *again = tw_proc_argv(pid);
+        if (!again || strcmp(again, argv) == 0) {
+            tw_free(again);
+            return argv;
+        }
+        tw_free(argv);
+        argv = again;
+    }
+    return argv;
+}
+
 static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
 {
     char *argv = tw_proc_argv(s->pid);
@@ -244,9 +262,9 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
     if (argv && !(forked && s->argv) && (!s->argv || strcmp(argv, s->argv) != 0)) {
         tw_free(s->argv);
         tw_free(s->why);
-        s->argv = argv;
-        s->why = NULL;
         s->image_ns = now_ns;
+        s->argv = argv_of_image(s->pid, argv, &s->image_ns);
+        s->why = NULL;
         s->examined = s->loaded = false;
         argv = NULL;
     }
