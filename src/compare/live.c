@@ -51,6 +51,19 @@ static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint
     return 0;
 }
 
+static int of_a_thread(void *user, const struct twin_trace_record *r)
+{
+    struct tw_proc *p = user;
+    return twin_trace_series(p->trace, r->series)->role != 0;
+}
+
+/* Threads that train at once share the count of steps, so which step a record falls into is a matter of schedule. Only whole
+ * runs can be held against each other then (streams.c): none is stopped for it. */
+static bool several_threads(struct tw_proc *p)
+{
+    return twin_trace_walk(p->trace, of_a_thread, NULL, p, NULL) > 0;
+}
+
 static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, bool *parted, uint32_t *first, struct twin_error *err)
 {
     uint32_t from = shift < 0 ? (uint32_t)-shift + 1 : 0; /* the seam's own step holds what only a start has */
@@ -66,6 +79,8 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
         rc = counts(c, p, shift, step, &here, err);
         if (rc != 0)
             return rc;
+        if (here && several_threads(p->a))
+            return 0;
         /* An arm of several trainers: only the last one begins at the place that was given. */
         if (here && shift < 0 && !tw_shift_is(c, p, (uint32_t)-shift))
             return 0;

@@ -53,20 +53,23 @@ struct streams {
 static const char *unnumbered(const char *scope, char room[SCOPE_MAX])
 {
     const char *number = strrchr(scope, '#');
-    if (!number || !number[1] || (size_t)(number - scope) >= SCOPE_MAX)
+    size_t before = number ? (size_t)(number - scope) : 0, digits = number ? strspn(number + 1, "0123456789") : 0;
+    const char *behind = number ? number + 1 + digits : "";
+    bool ends_a_label = *behind == '\0' || *behind == '['; /* "SGD#2", "parameters of SGD#2[0]" */
+    if (!number || digits == 0 || !ends_a_label || before + strlen(behind) >= SCOPE_MAX)
         return scope;
-    for (const char *p = number + 1; *p; p++)
-        if (!isdigit((unsigned char)*p))
-            return scope;
-    memcpy(room, scope, (size_t)(number - scope));
-    room[number - scope] = '\0';
+    memcpy(room, scope, before);
+    memcpy(room + before, behind, strlen(behind) + 1);
     return room;
 }
 
 static uint64_t stream_id(struct tw_proc *p, const struct twin_series *s)
 {
-    char room[SCOPE_MAX];
-    return tw_key_hash(s->phase, s->kind, twin_trace_string(p->trace, s->name), unnumbered(twin_trace_string(p->trace, s->scope), room),
+    char label[SCOPE_MAX], room[SCOPE_MAX];
+    const char *name = twin_trace_string(p->trace, s->name);
+    if (s->kind == TWIN_KIND_ORDER) /* its name holds that of the optimizer */
+        name = unnumbered(name, label);
+    return tw_key_hash(s->phase, s->kind, name, unnumbered(twin_trace_string(p->trace, s->scope), room),
                        twin_trace_string(p->trace, s->role));
 }
 
