@@ -426,6 +426,8 @@ def streams(steps):
         for r in steps.rows[step]:
             if r.key[1] != STATE:
                 phase, kind, name, scope, role = r.key
+                if kind == ORDER:  # "parameters of SGD#2[0]"
+                    name = re.sub(r"#[0-9]+(?=\[|$)", "", name)
                 head, mark, tail = scope.rpartition("#")
                 plain = head if mark and tail.isdigit() else scope
                 out[phase, kind, name, plain, role].append(r)
