@@ -472,6 +472,10 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     if (l->shift != 0)
         noise += match(c, &a, &b, SHIFTED, -l->shift, false, NULL, NULL);
     size_t glued = l->several_writers ? tw_lines_unglue(c, &a, &b) : 0;
+    size_t mixed = l->several_writers ? tw_lines_mixed(c, &a, &b) : 0;
+    if (mixed)
+        tw_cmp_unseen(c, "%s: %zu lines of several processes ran together in the middle, so that it is not known which "
+                      "number is whose (print each line with one write)", l->name, mixed);
     match(c, &a, &b, OPEN, 0, false, &open, NULL);
     match(c, &a, &b, SAME_STEP, 0, false, &numbers, NULL);
     match(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
