@@ -488,14 +488,18 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     if (l->shift != 0)
         noise += match(c, &a, &b, SHIFTED, -l->shift, false, NULL, NULL);
     size_t glued = l->several_writers ? tw_lines_unglue(c, &a, &b) : 0;
+    size_t mixed = l->several_writers ? tw_lines_mixed(c, &a, &b) : 0;
+    if (mixed)
+        tw_cmp_unseen(c, "%s: %zu lines of several processes ran together in the middle, so that it is not known which "
+                      "number is whose (print each line with one write)", l->name, mixed);
     match(c, &a, &b, OPEN, 0, false, &open, NULL);
     match(c, &a, &b, SAME_STEP, 0, false, &numbers, NULL);
     match(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
     noise += judge_pairs(&a, &b, &numbers, &open, c);
     if (noise)
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
-                         tw_cmp_text(c, "%zu line%s of %s only in times, pids, speeds or addresses", noise,
-                                     noise == 1 ? " differs" : "s differ", l->name)));
+                         tw_cmp_text(c, "%zu line%s of %s differ%s only in times, pids, speeds or addresses", noise,
+                                     noise == 1 ? "" : "s", l->name, noise == 1 ? "s" : "")));
     if (glued)
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
                          tw_cmp_text(c, "%zu line%s of %s ran together with others that were printed at the same time", glued,

@@ -71,6 +71,32 @@ static void what_ran_together_says_something_else(void **state)
     expect_not_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n", "[rank 0] loss 0.5[rank 1] loss 0.7[rank 1] loss 0.7\n\n", 2);
 }
 
+static void expect_mixed(const char *a, const char *b)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        struct twin_verdict *v = verdict_of(turn ? b : a, turn ? a : b, 2);
+        expect_outcome(v, TWIN_INCONCLUSIVE);
+        assert_true(has_unseen(v, "2 lines of several processes ran together in the middle"));
+        twin_verdict_free(v);
+    }
+}
+
+/* Python without a buffer writes each argument of print() by itself. */
+static void parts_of_lines_that_ran_together(void **state)
+{
+    (void)state;
+    expect_mixed("seen 6\nseen 6\n", "seenseen 6\n 6\n");
+    expect_mixed("seen 6\nseenseen 6\n 6\nseen 6\n", "seen 6\nseenseen  66\n\nseen 6\n");
+    /* which number was whose is not known */
+    expect_mixed("loss 0.5\nacc 0.7\n", "lossacc  0.70.5\n\n");
+    /* one process prints whole lines: they say something else */
+    expect_not_same("seen 6\nseen 9\n", "seenseen 6\n 9\n", 1);
+    expect_not_same("seen 6\nseen 6\n", "seenseen 6\n 7\n", 2);
+    struct twin_verdict *v = verdict_of("seen 12\nseen 34\n", "seen 13\nseen 24\n", 2);
+    expect_outcome(v, TWIN_DIFFER);
+    twin_verdict_free(v);
+}
+
 /* "x 1" and "23" are no "x 123"; a unit, a sign and a decimal point belong to a number, too. */
 static void seams_within_a_number(void **state)
 {
@@ -93,6 +119,7 @@ int main(void)
         cmocka_unit_test(whole_lines_that_ran_together),
         cmocka_unit_test(pieces_that_no_run_printed_alone),
         cmocka_unit_test(what_ran_together_says_something_else),
+        cmocka_unit_test(parts_of_lines_that_ran_together),
         cmocka_unit_test(seams_within_a_number),
         cmocka_unit_test(one_process_prints_its_lines_whole),
     };
