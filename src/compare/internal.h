@@ -207,6 +207,8 @@ bool tw_only_insertions(const struct tw_view *a, const struct tw_view *b, const 
 void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 /* The place of a record in the flow of a step: lower can cause higher. Orders findings of different ranks. */
 int tw_cause_class(uint8_t phase, uint8_t kind);
+/* Is it a weight that was found changed where it was about to be used: written by something that is no optimizer? */
+bool tw_is_written(uint8_t phase, uint8_t kind);
 /* The difference to name first: the earliest origin; among gradients without an order of their own the one nearest the loss. */
 size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 const char *tw_layer(enum twin_phase phase, enum twin_kind kind);
