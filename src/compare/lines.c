@@ -482,8 +482,8 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     noise += judge_pairs(&a, &b, &numbers, &open, c);
     if (noise)
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
-                         tw_cmp_text(c, "%zu line%s of %s only in times, pids, speeds or addresses", noise,
-                                     noise == 1 ? " differs" : "s differ", l->name)));
+                         tw_cmp_text(c, "%zu line%s of %s differ%s only in times, pids, speeds or addresses", noise,
+                                     noise == 1 ? "" : "s", l->name, noise == 1 ? "s" : "")));
     if (glued)
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
                          tw_cmp_text(c, "%zu line%s of %s ran together with others that were printed at the same time", glued,
