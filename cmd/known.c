@@ -14,11 +14,12 @@
 
 struct twin_signature tw_known_signature(const struct twin_finding *f, const char *arms)
 {
+    bool values = f->type == TWIN_FINDING_VALUE; /* a call that one run alone made gave no other result */
     return (struct twin_signature){
         .layer = f->layer,
         .phase = twin_phase_name(f->phase),
         .kind = twin_kind_name(f->kind),
-        .op = f->op,
+        .op = values ? f->op : "",
         .name = f->name,
         .site = f->site,
         .arms = arms,

@@ -176,7 +176,7 @@ bool tw_run_shows_no_input(const struct twin_run *r)
 
 char *tw_run_last_words(const struct twin_run *r)
 {
-    char *path = tw_path_join(r->dir, "stderr"), *text = NULL;
+    char *path = tw_path_join(r->dir, r->one_stream ? "stdout" : "stderr"), *text = NULL;
     size_t n = 0;
     if (!path || tw_read_file(path, (size_t)1 << 26, &text, &n, NULL) != 0) {
         tw_free(path);

@@ -68,6 +68,10 @@ struct twin_launch_options {
     uint32_t sketch_every;          /* 0 = default */
     bool lossless;
     bool show_output;               /* pass the job's stdout/stderr through to ours while storing them */
+    /* With show_output: the job's output is what it would be without us. Where ours is a regular file or a device, the
+     * job gets it; where our stdout and stderr are one, the job's are (kept as `stdout`); when the reader of a pipe goes
+     * away, the job's pipe breaks. Otherwise both streams are passed on, and the job notices no failure of ours. */
+    bool native_output;
     bool fresh_dir;                 /* run in a scratch copy of the working folder */
     const char *copy_of;            /* with fresh_dir: of this folder instead; NULL: the working folder */
     const char *stdin_spool;        /* file that holds what earlier runs read from stdin, shared by the runs of a check */
@@ -145,6 +149,7 @@ struct twin_run {
     uint64_t stdout_bytes, stderr_bytes;     /* as produced */
     char stdout_sha256[65], stderr_sha256[65];
     bool stdout_truncated, stderr_truncated; /* stored only in part */
+    bool one_stream;                         /* stdout and stderr were one: both are in `stdout`, in their order */
     char **notes; size_t note_count;         /* e.g. "the agent cannot be loaded: ASan" */
     double agent_load_s;
     bool in_progress;         /* loaded while its launcher still lives: nothing here is final */
