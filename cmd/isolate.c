@@ -230,7 +230,7 @@ const struct tw_command tw_command_isolate = {
     "arrangements that would look at least as convincing, so it does not matter what else changes meanwhile. A natural run that parts "
     "comes last. `isolated (main cause)` says that the pin matters and how often runs may still part with it (95%); `isolated` alone, "
     "that this is at most 20%, which takes 14 clean comparisons: --thorough goes on until then. What natural runs have not met is left out. Where the cause is the system's entropy, the time or the order of directories, one more run names "
-    "the job's lines that ask for it; where it lies outside the pins, those that ask for what no pin reaches (process id, monotonic clock). "
+    "the job's lines that ask for it, and, where several do, runs in which single lines get other values say which of them matter; where it lies outside the pins, those that ask for what no pin reaches (process id, monotonic clock). "
     "Criteria, error rates and budget are fixed before the first run and written to the search's folder below the home (searches/), "
     "where report.html, a page that needs nothing but a browser, lies in the end.\n\n"
     "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.\n\n"

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <twin/asking_lines.h>
 #include <twin/compare.h>
 #include <twin/isolate.h>
 #include <twin/isolation.h>
@@ -79,6 +80,10 @@ const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
+/* Compares as the search does. */
+int tw_isolate_compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
+                            struct twin_error *err);
+
 /* ---- isolate_vote.c */
 /* v, of a natural pair: what do replays of its operation show? Zooms when v is c->first. */
 enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference);
@@ -115,6 +120,18 @@ json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_searc
 /* Who in the job asks for the causes that were found, where that can be asked, or for what no pin reaches, when the cause lies there:
  * one more run for each, kept in c->consumer. */
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r);
+
+/* ---- isolate_lines.c */
+/* One line of the job that asks for what varies, over all its processes: "train.py:12 | 3@1795349337000 | seed = os.urandom(4)". */
+struct tw_asking {
+    const char *where, *source; /* borrowed */
+    size_t where_bytes;
+    unsigned long long calls, first_ns;
+    enum twin_line_answer answer;
+};
+/* Which of these lines matter? Some runs more, under the pins of all causes; none when that cannot be tried. Puts those first whose
+ * other values alone made a run diverge, and those last with whose other values it agreed. word: the agents' name of the factor. */
+void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r, const char *word, struct tw_asking *line, size_t count);
 
 /* ---- isolate_result.c */
 struct tw_isolate_result {

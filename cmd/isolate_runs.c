@@ -129,8 +129,8 @@ struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *
     };
 }
 
-static int compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
-                        struct twin_error *err)
+int tw_isolate_compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
+                            struct twin_error *err)
 {
     const struct twin_run *pair[2] = {a, b};
     struct twin_compare_options o = tw_isolate_compare_options(c);
@@ -162,7 +162,7 @@ static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struc
 {
     for (size_t i = 0; i < c->run_count; i++) {
         struct twin_verdict *v = NULL;
-        if (c->runs[i].world != world || compare_pair(c, c->runs[i].run, r, &v, NULL) != 0)
+        if (c->runs[i].world != world || tw_isolate_compare_pair(c, c->runs[i].run, r, &v, NULL) != 0)
             continue;
         bool differ = v->outcome == TWIN_DIFFER || (c->args.text && v->unjudged);
         twin_verdict_free(v);
@@ -176,7 +176,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
                    const struct twin_run *r, bool cut, struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_verdict *v = NULL;
-    int rc = compare_pair(c, reference, r, &v, err);
+    int rc = tw_isolate_compare_pair(c, reference, r, &v, err);
     if (rc != 0)
         return rc;
     const struct twin_finding *f = v->first;

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHOWN = 6, SLOWER = 100, AT_LEAST_S = 60 };
+enum { SHOWN = 6, SENTENCES = 2, SLOWER = 100, AT_LEAST_S = 60 };
 
 /* The agents' word for a factor whose calls they can count. */
 static const char *audited(const struct twin_factor *f)
@@ -85,12 +85,17 @@ static char *from_stack(const struct twin_run *r, const char *text)
     return NULL;
 }
 
+static bool full(const struct tw_isolate_consumers *x)
+{
+    return x->count >= SHOWN || !x->text;
+}
+
 static void add(struct tw_isolate_consumers *x, char *text)
 {
     bool known = false;
     for (size_t i = 0; text && i < x->count; i++)
         known |= strcmp(x->text[i], text) == 0;
-    if (text && !known && x->count < SHOWN && x->text) {
+    if (text && !known && !full(x)) {
         x->text[x->count++] = text;
         return;
     }
@@ -98,25 +103,36 @@ static void add(struct tw_isolate_consumers *x, char *text)
     tw_free(text);
 }
 
-/* "and 4 more lines": nothing is dropped without a word. */
-static void say_left_out(struct tw_isolate_consumers *x)
+static const char *lines_ask(size_t count)
 {
-    if (x->left_out == 0 || !x->text)
-        return;
-    char *text = tw_printf("and %zu more line%s that ask%s later", x->left_out, x->left_out == 1 ? "" : "s", x->left_out == 1 ? "s" : "");
-    if (text)
-        x->text[x->count++] = text;
+    return count == 1 ? "line that asks" : "lines that ask";
 }
 
-/* One line of the job, over all its processes. */
-struct asking { const char *where, *source; size_t where_bytes; unsigned long long calls, first_ns; };
+/* A sentence behind the lines, for which there is always room. */
+static void add_sentence(struct tw_isolate_consumers *x, char *text)
+{
+    if (text && x->text)
+        x->text[x->count++] = text;
+    else
+        tw_free(text);
+}
+
+/* "and 4 more lines": nothing is dropped without a word. */
+static void say_left_out(struct tw_isolate_consumers *x, size_t agreed)
+{
+    if (x->left_out)
+        add_sentence(x, tw_printf("and %zu more %s later", x->left_out, lines_ask(x->left_out)));
+    if (agreed)
+        add_sentence(x, tw_printf("and %zu more %s: runs in which %s got other values agreed", agreed, lines_ask(agreed),
+                                  agreed == 1 ? "it" : "they"));
+}
 
 /* "train.py:12 | 3@1795349337000 | seed = os.urandom(4)": calls, and when it first asked. */
-static bool asking_parse(const char *text, struct asking *out)
+static bool asking_parse(const char *text, struct tw_asking *out)
 {
     const char *calls = strstr(text, " | "), *source = calls ? strstr(calls + 3, " | ") : NULL;
     if (source)
-        *out = (struct asking){text, source + 3, (size_t)(calls - text), strtoull(calls + 3, NULL, 10), 0};
+        *out = (struct tw_asking){text, source + 3, (size_t)(calls - text), strtoull(calls + 3, NULL, 10), 0, TWIN_LINE_NOT_TRIED};
     const char *at = source ? memchr(calls, '@', (size_t)(source - calls)) : NULL;
     if (at)
         out->first_ns = strtoull(at + 1, NULL, 10);
@@ -127,18 +143,18 @@ static bool asking_parse(const char *text, struct asking *out)
  * first asked. */
 static int earlier_first(const void *a, const void *b)
 {
-    const struct asking *x = a, *y = b;
+    const struct tw_asking *x = a, *y = b;
     if (x->first_ns != y->first_ns)
         return x->first_ns < y->first_ns ? -1 : 1;
     return strcmp(x->where, y->where);
 }
 
-/* Workers ask at the same lines. */
-static void from_python(const struct twin_said_line *line, size_t count, const char *key, struct tw_isolate_consumers *x)
+/* Workers ask at the same lines. Returns how many there are, in the order in which they first asked. */
+static size_t python_lines(const struct twin_said_line *line, size_t count, const char *key, struct tw_asking *all)
 {
-    struct asking *all = tw_reallocarray(NULL, count ? count : 1, sizeof *all), a;
+    struct tw_asking a;
     size_t n = 0, k;
-    for (size_t i = 0; all && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (strcmp(line[i].key, key) != 0 || !asking_parse(line[i].value, &a))
             continue;
         for (k = 0; k < n; k++)
@@ -154,12 +170,33 @@ static void from_python(const struct twin_said_line *line, size_t count, const c
     }
     if (n > 1)
         qsort(all, n, sizeof *all, earlier_first);
-    for (k = 0; k < n; k++)
-        add(x, tw_printf("%.*s, %llu call%s: %s", (int)all[k].where_bytes, all[k].where, all[k].calls, all[k].calls == 1 ? "" : "s", all[k].source));
-    tw_free(all);
+    return n;
 }
 
-static void read_consumers(const struct twin_run *r, const char *word, struct tw_isolate_consumers *x)
+static const char *answer_words(enum twin_line_answer a)
+{
+    return a == TWIN_LINE_DIVERGES ? "   (a run diverged in which this line alone got other values)" : "";
+}
+
+/* Lines that were shown to matter stand alone, and those that made no difference are counted. Returns their number. */
+static size_t add_lines(const struct tw_asking *line, size_t count, struct tw_isolate_consumers *x)
+{
+    bool matters = count && line[0].answer == TWIN_LINE_DIVERGES;
+    size_t agreed = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct tw_asking *a = &line[i];
+        if (matters && a->answer == TWIN_LINE_AGREES) {
+            agreed++;
+            continue;
+        }
+        add(x, tw_printf("%.*s, %llu call%s: %s%s", (int)a->where_bytes, a->where, a->calls, a->calls == 1 ? "" : "s", a->source,
+                         answer_words(a->answer)));
+    }
+    return agreed;
+}
+
+static void read_consumers(struct tw_isolate *c, const struct twin_search_report *report, const struct twin_run *r, const char *word,
+                           struct tw_isolate_consumers *x)
 {
     struct twin_said_line *line = NULL;
     char key[2][40], *text = NULL;
@@ -168,19 +205,23 @@ static void read_consumers(const struct twin_run *r, const char *word, struct tw
     snprintf(key[1], sizeof key[1], "audit.%s", word);
     if (twin_said_lines(r, &text, &line, &count, NULL) != 0)
         count = 0;
+    struct tw_asking *all = tw_calloc(count + 1, sizeof *all);
     for (size_t i = 0; i < count; i++)
         if (strcmp(line[i].key, "consumer.torch-seeded") == 0)
             add(x, tw_strdup("torch was never seeded: nothing calls torch.manual_seed before these lines draw"));
-    from_python(line, count, key[0], x);
+    size_t lines = all ? python_lines(line, count, key[0], all) : 0;
+    tw_isolate_try_lines(c, report, word, all, lines);
+    size_t agreed = add_lines(all, lines, x);
     for (size_t i = 0; i < count; i++)
         if (strcmp(line[i].key, key[1]) == 0)
             add(x, from_stack(r, line[i].value));
-    say_left_out(x);
+    say_left_out(x, agreed);
+    tw_free(all);
     tw_free(line);
     tw_free(text);
 }
 
-static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *word)
+static void ask(struct tw_isolate *c, const struct twin_search_report *report, const struct twin_factor *f, const char *word)
 {
     struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1, sizeof *grown), *x;
     /* Hashes, draws of torch's generator and what no pin reaches are noted in Python alone; the rest the libc agent counts. */
@@ -193,14 +234,14 @@ static void ask(struct tw_isolate *c, const struct twin_factor *f, const char *w
     c->consumer = grown ? grown : c->consumer;
     if (grown && factors && who) {
         x = &grown[c->consumer_count++];
-        *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN + 1, sizeof *x->text)};
+        *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN + SENTENCES, sizeof *x->text)};
         char *env[] = {factors, who, NULL};
         struct twin_launch_options o = {
             .argv = c->argv, .home = c->home, .label = "consumers", .level = TWIN_LEVEL_STEPS, .agents = true, .max_steps = (uint32_t)c->args.steps,
             .window_last = UINT32_MAX, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool, .data = c->data.item, .data_count = c->data.count, .env = env, .on_tick = tw_watch_tick, .user = &watch,
         };
         if (twin_provenance_launch(&o, &r, NULL) == 0)
-            read_consumers(r, word, x);
+            read_consumers(c, report, r, word, x);
         watch.title = NULL;
         tw_progress_clear();
         twin_run_free(r);
@@ -221,11 +262,11 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         const char *word = f->edits ? NULL : audited(f);
         if (word)
-            ask(c, f, word);
+            ask(c, r, f, word);
         /* Entropy that torch's own generator was started from: the lines that draw say more than the import that asked. */
         if (word && strcmp(word, "torch-draws") != 0 && never_seeded(c))
-            ask(c, f, "torch-draws");
+            ask(c, r, f, "torch-draws");
     }
     if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_interrupted())
-        ask(c, NULL, "unpinned");
+        ask(c, r, NULL, "unpinned");
 }

@@ -39,7 +39,7 @@ MAY = {
 # The room that owns each public header.
 PUBLIC = {
     "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "significant.h": "src/stats", "scaling.h": "src/stats", "precision.h": "src/evidence", "random.h": "src/numerics", "run.h": "src/launch",
-    "trace.h": "src/trace", "compare.h": "src/compare", "baseline.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
+    "trace.h": "src/trace", "compare.h": "src/compare", "baseline.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "asking_lines.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
     "isolation.h": "src/report", "incident.h": "src/report", "page.h": "src/report", "field.h": "src/compare", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
     "ledger.h": "src/ledger",
     "tensors.h": "src/formats", "telemetry.h": "src/telemetry", "diagnosis.h": "src/report", "spread.h": "src/spread",

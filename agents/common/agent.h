@@ -65,8 +65,10 @@ uint64_t tw_agent_quick_digest(const void *data, size_t bytes);
 void tw_agent_quiet_alerts(int how);
 /* What was counted so far, as "3 put_, 1 kthvalue"; cut at `bytes`. Returns its length. */
 size_t tw_agent_alerts(char *text, size_t bytes);
-/* The same of n regions at once: regions[2i] is an address, regions[2i + 1] a size in bytes, out[i] the digest. */
+/* From now on pinned factors answer the calling thread with other values than the pin's, until it is switched off again. */
+void tw_agent_factor_other(int on);
 uint64_t tw_agent_factor_calls(int f); /* calls of enum tw_factor so far in this process, where it is armed; else 0 */
+/* tw_agent_quick_digest of n regions at once: regions[2i] is an address, regions[2i + 1] a size in bytes, out[i] the digest. */
 void tw_agent_quick_digests(const uint64_t *regions, size_t n, uint64_t *out);
 
 #pragma GCC visibility pop

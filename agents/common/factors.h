@@ -42,6 +42,9 @@ static inline bool tw_factor_varies(enum tw_factor f)
 {
     return atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_VARY;
 }
+/* Whether the calling thread is in a line of the job that is to get other values than its pin would give it. What it takes of
+ * a stream is as much as without, so all other lines get what they got before. tw_agent_factor_other switches it. */
+bool tw_factors_other(void);
 bool tw_factors_any(void); /* is any armed, and more than counted? */
 
 /* ---- for agents/common */

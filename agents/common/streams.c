@@ -5,6 +5,7 @@
  *
  * The position is raised with one atomic addition although it is the thread's own: a signal handler may draw in between.
  */
+#include "agent.h"
 #include "factors.h"
 #include "state.h"
 
@@ -28,6 +29,7 @@ struct stream {
 };
 
 static __thread struct stream self __attribute__((tls_model("initial-exec")));
+static __thread bool other __attribute__((tls_model("initial-exec"))); /* see tw_factors_other */
 static _Atomic uint64_t process_id;     /* the main thread's stream; 0 not known yet */
 static _Atomic uint64_t process_clock;
 static _Atomic uint32_t strangers;      /* threads that were not made by pthread_create */
@@ -36,7 +38,7 @@ static struct tw_stream_seed for_child; /* between the handlers of one fork; the
 static char entry[TW_STREAM_ENTRY_BYTES];
 
 /* What a stream is derived for. */
-enum { BY_CREATION = 1, BY_RANK, BY_START, BY_STRANGER, BY_CLONE, BY_DEFAULT };
+enum { BY_CREATION = 1, BY_RANK, BY_START, BY_STRANGER, BY_CLONE, BY_DEFAULT, BY_OTHER };
 
 static uint64_t derive(uint64_t id, unsigned kind, uint64_t ordinal)
 {
@@ -90,6 +92,8 @@ static void words(enum tw_factor f, void *out, size_t n)
     /* A child that no fork handler saw (raw clone, _Fork) must not repeat its parent. A vfork child shares our memory. */
     if (f == TW_ENTROPY && owner != (pid_t)syscall(SYS_getpid))
         id = derive(id, BY_CLONE, 0);
+    if (other)
+        id = derive(id, BY_OTHER, 0);
     uint64_t at = atomic_fetch_add_explicit(&s->drawn[f], count, memory_order_relaxed);
     uint64_t key = derive(id, 16 + f, tw_factors[f].value + (tw_factor_varies(f) ? GOLDEN : 0)), second = tw_mix64(~key);
     for (unsigned char *p = out; n > 0; p += 8, n -= n < 8 ? n : 8) {
@@ -109,6 +113,16 @@ uint64_t tw_stream_word(enum tw_factor f)
     uint64_t w;
     words(f, &w, sizeof w);
     return w;
+}
+
+bool tw_factors_other(void)
+{
+    return other;
+}
+
+void tw_agent_factor_other(int on)
+{
+    other = on != 0;
 }
 
 uint64_t tw_stream_id(void)

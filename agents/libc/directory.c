@@ -112,6 +112,8 @@ static int by_hash(const struct dirent **a, const struct dirent **b)
 
 static order_fn *chosen_order(void)
 {
+    if (!tw_factor_varies(TW_DIRECTORY) && tw_factors_other())
+        return by_name_backwards;
     return !tw_factor_varies(TW_DIRECTORY) ? by_name : tw_factors[TW_DIRECTORY].reversed ? by_name_backwards : by_hash;
 }
 

@@ -83,6 +83,8 @@ void twin_world_effects_free(struct twin_world_effect *e, size_t count);
 
 /* Lets a run say which sources of variation it meets (TWINRUN_WATCH). For worlds in which nothing is set. */
 int twin_world_plan_watch(struct twin_world_plan *p, struct twin_error *err);
+/* One more variable of the launch, NAME=value; takes the text over, also on failure. NULL text: TWIN_ENOMEM. */
+int twin_world_plan_variable(struct twin_world_plan *p, char *text, struct twin_error *err);
 /* Python draws its hash salt from the system's random bytes, so that a pin of `entropy` alone holds it, too. In an experiment each
  * factor is to be held by its own pin: where w pins the one and leaves the other free, the salt is drawn here. */
 int twin_world_plan_apart(struct twin_world_plan *p, const struct twin_world *w, struct twin_error *err);

@@ -5,11 +5,13 @@
  * line begin in between: "loss 0.5[12] loss 0.7" and an empty line, in another place in each run.
  * Such a line is taken apart only when it is, to the byte and with noise left out, several whole
  * lines that the other run printed and that have no other counterpart, and when no seam could
- * make one number or a number's unit out of two.
+ * make one number or a number's unit out of two. Finer mixtures ("lossloss  0.50.7", of a line
+ * printed in four calls) are recognised, but not taken apart: which number was whose is not known.
  */
 #include "lines.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PIECES_MAX 8u
@@ -98,4 +100,65 @@ size_t tw_lines_unglue(struct tw_cmp *c, struct text *a, struct text *b)
     if (without_counterpart(a) > SINGLES_MAX || without_counterpart(b) > SINGLES_MAX)
         return 0;
     return unglue_one_side(c, a, b) + unglue_one_side(c, b, a);
+}
+
+/* ---- mixtures of parts of lines */
+
+static int by_size(const void *x, const void *y)
+{
+    size_t a = *(const size_t *)x;
+    size_t b = *(const size_t *)y;
+    return (a > b) - (a < b);
+}
+
+/* What the lines without a counterpart are made of: how often each byte that is no space, and how
+ * long the lines are, in order of size. */
+struct make {
+    size_t bytes[256];
+    size_t *sizes;
+    size_t count;
+};
+
+static bool make_of(struct tw_cmp *c, struct text *t, struct make *m)
+{
+    *m = (struct make){.sizes = tw_reallocarray(NULL, t->count + 1, sizeof *m->sizes)};
+    c->oom |= !m->sizes;
+    for (size_t i = 0; m->sizes && i < t->count; i++) {
+        struct line *l = &t->line[i];
+        if (l->matched)
+            continue;
+        const char *text = tw_line_masked(c, t, l);
+        m->sizes[m->count++] = strlen(text);
+        for (; *text; text++)
+            m->bytes[(unsigned char)*text] += !isspace((unsigned char)*text);
+    }
+    if (m->count)
+        qsort(m->sizes, m->count, sizeof *m->sizes, by_size);
+    return m->sizes != NULL;
+}
+
+static bool same_sizes(const struct make *a, const struct make *b)
+{
+    return a->count == b->count && memcmp(a->sizes, b->sizes, a->count * sizeof *a->sizes) == 0;
+}
+
+/* The same bytes in lines of other lengths: each run printed them, some into each other. Where the
+ * lengths agree, too, the lines are whole and say something else. */
+size_t tw_lines_mixed(struct tw_cmp *c, struct text *a, struct text *b)
+{
+    struct make x;
+    struct make y;
+    bool made = make_of(c, a, &x) & make_of(c, b, &y);
+    bool mixed = made && x.count && y.count && memcmp(x.bytes, y.bytes, sizeof x.bytes) == 0;
+    size_t lines = 0;
+    if (mixed && !same_sizes(&x, &y)) {
+        lines = x.count > y.count ? x.count : y.count;
+        for (size_t i = 0; i < a->count; i++)
+            a->line[i].matched = true;
+        for (size_t i = 0; i < b->count; i++)
+            b->line[i].matched = true;
+    }
+    tw_free(x.sizes);
+    tw_free(y.sizes);
+    return lines;
 }

@@ -148,6 +148,7 @@ struct tw_view {
 
 /* How many records of a step are decoded: TW_MAX_STEP_RECORDS. Tests make it smaller. */
 extern size_t tw_view_limit;
+extern uint64_t tw_whole_limit; /* records of a trace in which parts are counted; tests make it smaller */
 /* Names the damaged stretches that were met in a trace so far, as reasons why not everything was compared. */
 void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p);
 

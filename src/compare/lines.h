@@ -11,6 +11,7 @@ struct line {
     const char *text;
     size_t n;
     size_t number; /* among the lines of the text that say something, from 0: claims name it */
+    size_t place;  /* in the text, from 1, as an editor counts: for people */
     char *masked;  /* noise left out; made when it is needed */
     bool matched;
 };
@@ -26,5 +27,8 @@ const char *tw_line_masked(struct tw_cmp *c, const struct text *t, struct line *
 /* glued.c: matches lines that several processes printed into each other. Returns how many lines
  * of the two texts had run together. */
 size_t tw_lines_unglue(struct tw_cmp *c, struct text *a, struct text *b);
+/* glued.c: are the lines without a counterpart parts of the same lines, mixed? Then they count as
+ * matched, and the number of lines is returned: what they say is not known. Otherwise 0. */
+size_t tw_lines_mixed(struct tw_cmp *c, struct text *a, struct text *b);
 
 #endif

@@ -254,6 +254,11 @@ int twin_world_plan_watch(struct twin_world_plan *p, struct twin_error *err)
     return tw_list_add(&p->env, &p->env_count, tw_strdup("TWINRUN_WATCH=1"), err);
 }
 
+int twin_world_plan_variable(struct twin_world_plan *p, char *text, struct twin_error *err)
+{
+    return tw_list_add(&p->env, &p->env_count, text, err);
+}
+
 static bool sets(const struct twin_world *w, const char *id)
 {
     for (size_t i = 0; i < w->count; i++)

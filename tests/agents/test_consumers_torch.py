@@ -34,3 +34,10 @@ def test_lines_that_draw(twinrun, python, home, script):
 def test_a_seed_is_no_draw(twinrun, python, home, script):
     lines = said(twinrun, python, home, script, "torch.manual_seed(3)")
     assert [value.split(" | ")[0] for _, value in lines] == ["draws.py:3", "draws.py:5"]
+
+
+@pytest.mark.parametrize("seeding", ["torch.default_generator.manual_seed(3)", "torch.random.manual_seed(3)",
+                                     "torch.default_generator.set_state(torch.Generator().manual_seed(3).get_state())"])
+def test_every_way_to_seed_is_seen(twinrun, python, home, script, seeding):
+    lines = said(twinrun, python, home, script, seeding)
+    assert [key for key, _ in lines] == ["consumer.torch-draws"] * 2

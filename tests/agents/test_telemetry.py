@@ -57,7 +57,7 @@ def table(path):
 # ---------------------------------------------------------------- what is recorded
 
 def test_files_of_a_run(tmp_path):
-    twinrun(tmp_path, "record", "-q", "--", JOB, "--seconds", ".7", "--spin", "400000")
+    twinrun(tmp_path, "record", "-q", "--", JOB, "--seconds", "2", "--spin", "400000")
     folder = newest(tmp_path)
     (path,) = [p for p in (folder / "telemetry").iterdir() if p.name not in ("host", "gpus")]
     ((head, rows),) = table(path)

@@ -122,7 +122,8 @@ static void without_a_sketch(void **state)
     c.factor[0] = 1 + 1e-5f;
     expect(c, TWIN_WITHIN_TOLERANCE, NULL);
     c.factor[1] = 1 + 1e-5f;
-    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 1 has no sketch");
+    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 1 has no sketch, or holds NaN or Inf (1 of 2 differences); "
+                           "check --tolerance, or --sketch-every 1, records what it takes");
     for (int i = 1; i < STEPS; i++)
         c.factor[i] = -1;
     expect(c, TWIN_DIFFER, "(9 of 10 differences)");
@@ -158,7 +159,7 @@ static void what_cannot_be_measured(void **state)
     c = all_sketched();
     c.factor[2] = 1 + 1e-5f;
     c.left_out = true;
-    expect(c, TWIN_DIFFER, "outside the tolerance");
+    expect(c, TWIN_DIFFER, "outside the tolerance: forward/loss/loss at step 4: missing or of another shape in one run");
     c = all_sketched();
     c.factor[2] = 1 + 1e-5f;
     c.turned_round = true;
@@ -184,6 +185,41 @@ static void other_ranks_and_new_nans(void **state)
     expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 6");
 }
 
+/* The file's one rule, for a test. */
+static void with_rule(const char *rule)
+{
+    char text[300];
+    snprintf(text, sizeof text, "[[tolerance]]\n%s\nreason = \"a test\"\n", rule);
+    assert_int_equal(tw_write_file_atomic(policy, text, strlen(text), NULL), 0);
+}
+
+static void rules_that_do_not_fit(void **state)
+{
+    (void)state;
+    struct change c = all_sketched();
+    c.factor[2] = 1 + 1e-5f;
+    with_rule("pattern = \"forward/*\"\nrel_l2 = 1e-3");
+    expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 2: no rule covers it");
+    with_rule("pattern = \"*\"\nulp = 1e6");
+    expect(c, TWIN_DIFFER, ", allowed ulp 1e+06 (ulp is for single numbers: give a tensor rel_l2 or rtol)");
+    with_rule("pattern = \"*\"\nrel_l2 = 1e-3");
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+}
+
+/* A step of more records than are read, and what is behind them differs: not judged, so not inside. */
+static void records_beyond_the_limit(void **state)
+{
+    (void)state;
+    size_t limit = tw_view_limit;
+    struct change c = all_sketched();
+    c.factor[2] = 1 + 1e-5f;
+    tw_view_limit = 4;
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+    tw_view_limit = 3;
+    expect(c, TWIN_DIFFER, "outside the tolerance: step 2 has more records than are read, which cannot be judged");
+    tw_view_limit = limit;
+}
+
 static void limit_of_steps(void **state)
 {
     (void)state;
@@ -204,7 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_is_measured), cmocka_unit_test(without_a_sketch), cmocka_unit_test(after_the_last_step),
-        cmocka_unit_test(what_cannot_be_measured), cmocka_unit_test(limit_of_steps),
+        cmocka_unit_test(what_cannot_be_measured), cmocka_unit_test(rules_that_do_not_fit), cmocka_unit_test(records_beyond_the_limit), cmocka_unit_test(limit_of_steps),
         cmocka_unit_test(other_ranks_and_new_nans),
     };
     return cmocka_run_group_tests(tests, write_policy, remove_policy);

@@ -48,6 +48,8 @@ def arm():
             __import__(PACKAGE + ".pins", fromlist=["arm"]).arm()
         if os.environ.get("TWINRUN_CONSUMERS"):
             __import__(PACKAGE + ".consumers", fromlist=["arm"]).arm()
+        if os.environ.get("TWINRUN_OTHER_LINES"):
+            __import__(PACKAGE + ".other_lines", fromlist=["arm"]).arm()
         if os.environ.get("TWINRUN_WATCH"):
             __import__(PACKAGE + ".watch", fromlist=["arm"]).arm()
         return True

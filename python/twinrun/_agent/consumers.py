@@ -32,14 +32,20 @@ _calls = {}    # (file, line, what it asks for if that is not the factor) -> cal
 _imports = {}    # the same for modules that were being imported
 _first = {}    # when a line first asked
 _seeded = []    # by calls of torch.manual_seed and the like
-_draws = {"ready": False, "count": 0, "seed": None, "state": None}    # of torch's CPU generator
+_draws = {"ready": False, "count": 0, "seed": None, "state": None, "own_seed": None}    # of torch's CPU generator
 _state = {"seen": 0, "count": None, "factor": ""}
+_begin = os.path.join(os.getcwd(), "")    # where the job was started: names of files are told from there
 
 
-def _own(file):
+def own(file):
     """A file of the job itself: neither of the standard library nor of an installed package."""
     return not (file.startswith("<") or file.startswith(pins.FOLDER) or "-packages" + os.sep in file
                 or file.startswith(os.path.dirname(os.__file__) + os.sep))
+
+
+def shown(file):
+    """The name of a file of the job as it is told: from where the job was started."""
+    return file[len(_begin):] if file.startswith(_begin) else file
 
 
 def _line(frame, what=""):
@@ -59,7 +65,7 @@ def _look(calls=_calls):
 
 def _asked(frame, what=""):
     """One call, by the function of `frame` itself."""
-    if _own(frame.f_code.co_filename):
+    if own(frame.f_code.co_filename):
         line = _line(frame, what)
         _first.setdefault(line, monotonic_ns())
         _calls[line] = _calls.get(line, 0) + 1
@@ -70,7 +76,7 @@ def _local(frame, event, _argument):
     _here.line = _line(frame)
     if event == "return":
         back = frame.f_back
-        while back is not None and not _own(back.f_code.co_filename):
+        while back is not None and not own(back.f_code.co_filename):
             back = back.f_back
         _here.line = _line(back) if back else None
     return _local
@@ -83,7 +89,7 @@ def _importing(frame, event, _argument):
 
 
 def _enter(frame, event, argument):
-    if _own(frame.f_code.co_filename):
+    if own(frame.f_code.co_filename):
         return _local(frame, event, argument)
     if frame.f_code.co_name != "_find_and_load":    # importlib's, of a module that is not there yet
         return None
@@ -95,7 +101,7 @@ def _enter(frame, event, argument):
 def _text(file, line):
     import linecache
 
-    return linecache.getline(file, line).strip()
+    return linecache.getline(os.path.join(_begin, file), line).strip()
 
 
 def _hashes():
@@ -138,7 +144,8 @@ def _torch_draws(_number):
 
 
 def _note_seeding():
-    """Whoever calls one of these has seeded torch."""
+    """Whoever calls one of these has seeded torch; so has whoever gives its generator another seed than that which torch drew for itself
+    (`torch.default_generator.manual_seed`, `set_state`), which nobody need call for by name."""
     torch = sys.modules["torch"]
     for name in ("manual_seed", "seed", "set_rng_state"):
         original = getattr(torch, name)
@@ -150,6 +157,7 @@ def _note_seeding():
         functools.update_wrapper(call, original)
         for module in (torch, torch.random):
             setattr(module, name, call)
+    _draws["own_seed"] = torch.default_generator.initial_seed()
     _draws["ready"] = True
 
 
@@ -159,6 +167,8 @@ def _never_seeded():
         return False
     torch = sys.modules["torch"]
     generator = torch.default_generator
+    if generator.initial_seed() != _draws["own_seed"]:
+        return False
     fresh = torch.Generator()
     fresh.manual_seed(generator.initial_seed())
     return not torch.equal(fresh.get_state(), generator.get_state())
@@ -169,16 +179,14 @@ def report():
         if _state["count"]:
             sys.settrace(None)
             _look()
-        here = os.path.join(os.getcwd(), "")
         lines = []
         for line in [line for line in _calls if _text(*line[:2]).startswith(("import ", "from "))]:
             _imports[line] = _imports.get(line, 0) + _calls.pop(line)    # what a module asks for while it is imported
         for found, note in ((_calls, ""), (_imports, ", importing")):
             for where, calls in sorted(found.items(), key=lambda item: _first[item[0]]) if not lines else ():
                 file, line, what = where
-                shown = file[len(here):] if file.startswith(here) else file
-                lines.append((_state["factor"], "%s%s:%d%s\t%d@%d\t%s" % (what and what + " at ", shown, line, note, calls, _first[where],
-                                                                           _text(file, line))))
+                place = "%s%s:%d%s" % (what and what + " at ", shown(file), line, note)
+                lines.append((_state["factor"], "%s\t%d@%d\t%s" % (place, calls, _first[where], _text(file, line))))
         if _state["count"] and _never_seeded():
             pins.write([("torch-seeded", "no")], "consumer.")
         pins.write([(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer.")

@@ -56,6 +56,7 @@ _SIGNATURES = {
     "quiet_alerts": (None, [_int]),
     "alerts": (_size, [_str, _size]),
     "factor_calls": (_u64, [_int]),
+    "factor_other": (None, [_int]),
     "quick_digests": (None, [_ptr, _size, _ptr]),
 }
 

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of the lines that ask for an isolated cause matter: runs under the pins in which some lines get other values than the pin's.
+ * The room src/isolate chooses the lines (asking_lines.c); the agents give the values (other_lines.py, streams.c). */
+#include "isolate.h"
+
+#include "interrupt.h"
+#include "progress.h"
+#include "runs.h"
+
+#include "base.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <twin/provenance.h>
+
+enum { RUNS_MOST = 12, SLOWER = 100, AT_LEAST_S = 60 };
+
+struct lines_trial {
+    struct tw_isolate *c;
+    const struct twin_run *pinned;  /* what a trial is compared with */
+    struct twin_world world;        /* the causes' pins */
+    const char *word;               /* the agents' name of the factor */
+    const struct tw_asking *line;
+};
+
+/* A run with exactly the causes pinned that went on to its end and agreed; NULL: there is none any more. */
+static const struct twin_run *pinned_run(struct tw_isolate *c, const struct twin_search_report *r)
+{
+    struct twin_search_set causes = {{0}};
+    for (size_t i = 0; i < r->cause_count; i++)
+        causes.word[r->cause[i].candidate / 64] |= UINT64_C(1) << r->cause[i].candidate % 64;
+    for (size_t i = 0; i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
+        bool agreed = e->result.status == TWIN_ENDED_WELL && !e->result.parted;
+        if (!m || !m->whole || !agreed || memcmp(&m->pinned, &causes, sizeof causes) != 0)
+            continue;
+        const struct twin_run *found = tw_isolate_find(c, e->result.handle);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+/* "TWINRUN_OTHER_LINES=entropy<tab>train.py:12<tab>data.py:3" */
+static char *variable_of(const struct lines_trial *t, const bool *other, size_t count)
+{
+    struct tw_buf b = {0};
+    tw_buf_printf(&b, "TWINRUN_OTHER_LINES=%s", t->word);
+    for (size_t i = 0; i < count; i++)
+        if (other[i])
+            tw_buf_printf(&b, "\t%.*s", (int)t->line[i].where_bytes, t->line[i].where);
+    return tw_buf_steal(&b);
+}
+
+/* Did the lines ask in this run, so that they got other values? */
+static bool were_answered(const struct twin_run *r)
+{
+    struct twin_said_line *line = NULL;
+    char *text = NULL;
+    size_t count = 0;
+    unsigned long long answered = 0;
+    if (twin_said_lines(r, &text, &line, &count, NULL) != 0)
+        count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(line[i].key, "other.answered") == 0)
+            answered += strtoull(line[i].value, NULL, 10);
+    tw_free(line);
+    tw_free(text);
+    return answered > 0;
+}
+
+static int launch_trial(struct lines_trial *t, const bool *other, size_t count, struct twin_run **run, struct twin_error *err)
+{
+    struct tw_isolate *c = t->c;
+    struct tw_watch watch = {.title = "which line matters ", .expected_s = c->natural_s,
+                             .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
+    struct twin_launch_options o = {
+        .argv = c->argv, .home = c->home, .label = "lines", .level = t->pinned->level, .agents = true,
+        .max_steps = (uint32_t)c->args.steps, .window_last = UINT32_MAX, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool,
+        .data = c->data.item, .data_count = c->data.count, .on_tick = tw_watch_tick, .user = &watch,
+    };
+    struct twin_world_plan p = {.cpu = -1};
+    int rc = twin_world_plan(&t->world, c->argv, &p, err);
+    if (rc == 0)
+        rc = twin_world_plan_apart(&p, &t->world, err);
+    if (rc == 0)
+        rc = twin_world_plan_variable(&p, variable_of(t, other, count), err);
+    if (rc == 0) {
+        twin_world_plan_apply(&p, &o);
+        rc = twin_provenance_launch(&o, run, err);
+    }
+    tw_progress_clear();
+    twin_world_plan_free(&p);
+    return rc;
+}
+
+static int make_trial(void *user, const bool *other, size_t count, enum twin_line_trial *out, struct twin_error *err)
+{
+    struct lines_trial *t = user;
+    struct twin_run *run = NULL;
+    struct twin_verdict *v = NULL;
+    bool any = false;
+    *out = TWIN_TRIAL_VOID;
+    for (size_t i = 0; i < count; i++)
+        any |= other[i];
+    int rc = launch_trial(t, other, count, &run, err);
+    if (rc == 0 && tw_interrupted())
+        rc = twin_error_set(err, TWIN_EINTR, "interrupted");
+    bool tells = rc == 0 && !tw_run_failed(run) && (!any || were_answered(run));
+    if (tells)
+        rc = tw_isolate_compare_pair(t->c, t->pinned, run, &v, err);
+    if (tells && rc == 0) {
+        bool diverged = v->outcome == TWIN_DIFFER || (t->c->args.text && v->unjudged);
+        *out = diverged ? TWIN_TRIAL_DIVERGES : TWIN_TRIAL_AGREES;
+    }
+    twin_verdict_free(v);
+    twin_run_free(run);
+    return rc;
+}
+
+/* Those that matter first, those that make no difference last; within a sort as it was. */
+static void sort_by_answer(struct tw_asking *line, size_t count)
+{
+    static const enum twin_line_answer order[] = {TWIN_LINE_DIVERGES, TWIN_LINE_NOT_TRIED, TWIN_LINE_AGREES};
+    struct tw_asking *sorted = tw_calloc(count + 1, sizeof *sorted);
+    size_t n = 0;
+    for (size_t k = 0; sorted && k < sizeof order / sizeof order[0]; k++)
+        for (size_t i = 0; i < count; i++)
+            if (line[i].answer == order[k])
+                sorted[n++] = line[i];
+    if (sorted)
+        memcpy(line, sorted, count * sizeof *line);
+    tw_free(sorted);
+}
+
+static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_report *r, const char *word)
+{
+    bool by_libc = strcmp(word, "entropy") == 0 || strcmp(word, "clock") == 0 || strcmp(word, "directory") == 0;
+    double limit = (double)c->args.max_time;
+    bool time_left = limit <= 0 || r->seconds + c->natural_s < limit;
+    return by_libc && r->cause_count && time_left && !tw_interrupted();
+}
+
+void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r, const char *word, struct tw_asking *line, size_t count)
+{
+    if (count < 2 || !can_be_tried(c, r, word))
+        return;
+    struct lines_trial t = {.c = c, .pinned = pinned_run(c, r), .word = word, .line = line};
+    enum twin_line_answer *answer = tw_calloc(count, sizeof *answer);
+    uint32_t runs = 0;
+    t.world.setting = tw_calloc(r->cause_count, sizeof *t.world.setting);
+    for (size_t i = 0; t.world.setting && i < r->cause_count; i++)
+        t.world.setting[t.world.count++] = (struct twin_setting){c->factor[r->cause[i].candidate], TWIN_PIN, 0};
+    bool possible = t.pinned && answer && t.world.setting;
+    if (possible && twin_lines_test(count, RUNS_MOST, make_trial, &t, answer, &runs, NULL) == 0) {
+        for (size_t i = 0; i < count; i++)
+            line[i].answer = answer[i];
+        sort_by_answer(line, count);
+    }
+    tw_free(answer);
+    tw_free(t.world.setting);
+}
