@@ -117,6 +117,8 @@ int tw_known_save(const char *home, const char *id, const struct twin_signature 
     char *text = NULL, *folder = tw_path_join(home, "cases"), *path = case_path(home, id, &err);
     int rc = !path ? err.code : !folder ? twin_error_set(&err, TWIN_ENOMEM, "out of memory") : twin_case_text(s, id, title, cause, fix, &text, &err);
     if (rc == 0)
+        rc = twin_home_make(home, &err);
+    if (rc == 0)
         rc = tw_mkdirs(folder, &err);
     if (rc == 0)
         rc = tw_write_file_atomic(path, text, strlen(text), &err);

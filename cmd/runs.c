@@ -119,7 +119,7 @@ char *tw_home_for_runs(const char *option, const char *command)
         tw_trouble(&err, "%s: cannot name the home", command);
         return NULL;
     }
-    if (tw_mkdirs(home, &err) == 0 && access(home, W_OK) == 0)
+    if (twin_home_make(home, &err) == 0 && access(home, W_OK) == 0)
         return home;
     twin_error_system(&err, "%s", home);
     tw_trouble(&err, "%s: cannot write the run folders; choose another place with --home or TWINRUN_HOME", command);

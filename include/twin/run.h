@@ -176,6 +176,13 @@ int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin
 int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err);
 /* The home folder in force (malloc'ed): $TWINRUN_HOME, else ./.twinrun. */
 char *twin_home_default(void);
+/*
+ * Makes the home, invisible to git (a .gitignore with `*`) unless there are other files of the user's in it. Every
+ * command that writes into the home calls this first. TWIN_EIO, TWIN_ENOMEM.
+ */
+int twin_home_make(const char *home, struct twin_error *err);
+/* Does the file lie in a home, whosever and wherever? Nothing that does is packed. false when the file is not there. */
+bool twin_home_holds(const char *path);
 /* Deletes one run folder (refuses anything that is not one: no run.json or outside home/runs). bytes may be NULL. */
 int twin_run_remove(const char *home, const char *dir, uint64_t *bytes, struct twin_error *err);
 

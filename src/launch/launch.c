@@ -83,30 +83,16 @@ static int hand_out(const struct launch *l, int rc, struct twin_error *err)
                           about_home ? "; set TWINRUN_HOME to a folder that can be written and has room" : "");
 }
 
-/* A fresh home keeps itself out of the user's repository. */
-static void make_home_invisible(const char *home)
-{
-    char *path = tw_path_join(home, ".gitignore");
-    int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
-    if (fd >= 0 && (tw_write_all(fd, "*\n", 2) != 0 || close(fd) != 0))
-        unlink(path);
-    tw_free(path);
-}
-
 static int make_run_folder(struct launch *l)
 {
     struct twin_run *run = l->run;
     char *runs = tw_path_join(l->home, "runs");
     char stamp[32], label[33], id[33];
-    struct stat st;
-    bool fresh = stat(l->home, &st) != 0;
     int rc = 0;
     if (!runs)
         return no_memory(l->err);
-    if (tw_mkdirs(runs, NULL) != 0)
+    if (twin_home_make(l->home, NULL) != 0 || tw_mkdirs(runs, NULL) != 0)
         rc = refuse_home(l, runs);
-    if (rc == 0 && fresh)
-        make_home_invisible(l->home);
     run->start_realtime_ns = tw_realtime_ns();
     tw_utc_stamp(run->start_realtime_ns, stamp);
     label_part(l->o->label, label);

@@ -114,7 +114,7 @@ int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_str
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the job's %s", s->name);
         goto out;
     }
-    s->store = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    s->store = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (s->store < 0) {
         rc = twin_error_system(err, "cannot write %s", path);
         goto out;
