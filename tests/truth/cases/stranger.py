@@ -85,4 +85,22 @@ CASES = [
         steps(2)
     """,
     ),
+    (
+        "archives-behind-one-another",
+        "not same",
+        "torch.distributed.checkpoint writes archive behind archive; the last one's list was read in the first",
+        """
+        import io, struct, zipfile
+        def archive(value):
+            head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }"
+            head += b" " * (118 - len(head) - 1) + b"\\n"
+            magic = b"\\x93NUMPY\\x01\\x00" + struct.pack("<H", len(head))
+            out = io.BytesIO()
+            with zipfile.ZipFile(out, "w") as z:
+                z.writestr("w.npy", magic + head + struct.pack("<2d", 1.0, value))
+            return out.getvalue()
+        open("model.distcp", "wb").write(archive(1.0) + archive(2.0 + SECOND))
+        steps(2)
+    """,
+    ),
 ]
