@@ -187,7 +187,7 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
 {
     if (c->args.no_cases || c->v->outcome != TWIN_DIFFER || !c->v->first)
         return;
-    bool resumed = c->arms && c->v->shift != 0;
+    bool resumed = c->arms && (c->v->shift != 0 || c->v->first->step_a != c->v->first->step_b);
     struct twin_signature s = tw_known_signature(c->v->first, resumed ? "resumed" : c->arms ? "two" : "same");
     char **settings = NULL;
     s.setting_count = tw_known_settings(c->runs[0], &settings);
