@@ -222,6 +222,8 @@ class Run:
 
     def stream(self, name):
         """Lines of stdout or stderr as a terminal shows them in the end, without empty ones."""
+        if name == "stdout and stderr":  # of one run they were one, of the other they were two
+            return self.stream("stdout") + self.stream("stderr")
         path = os.path.join(self.folder, name)
         if name not in ("stdout", "stderr") or not os.path.isfile(path):
             return []

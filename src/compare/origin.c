@@ -194,6 +194,38 @@ static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index,
     return 0;
 }
 
+static char *say_end_of_step_before(struct tw_cmp *c, uint32_t step)
+{
+    return step > 0 ? tw_cmp_text(c, "the end of step %u", step - 1) : tw_cmp_copy(c, "the beginning");
+}
+
+/* The operation recorded last before the record at `index`; what came before it is equal, since it is the first that differs. */
+static char *say_operation_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
+{
+    const struct tw_rec *r = &v->rec[index];
+    for (size_t i = index; i-- > 0;) {
+        const struct tw_rec *x = &v->rec[i];
+        bool same_call = strcmp(tw_rec_op(v, x), tw_rec_op(v, r)) == 0 && x->kind == TWIN_KIND_IN;
+        if (x->phase == TWIN_PHASE_KERNEL && x->step == r->step && !same_call)
+            return tw_rec_say(c, v, x);
+    }
+    return say_end_of_step_before(c, r->step);
+}
+
+/* A record of a thing that was made elsewhere, out of sight: what an operation was given, a module that is first called when
+ * steps have passed, tensors that a file is made of. It shows a difference and cannot be where it was made. Sets *found to
+ * the last thing seen before. */
+static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found)
+{
+    const struct tw_rec *r = &v->rec[index];
+    if (r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN)
+        *found = say_operation_before(c, v, index);
+    else if (r->phase == TWIN_PHASE_INIT && r->kind != TWIN_KIND_STATE && r->step > 0)
+        *found = tw_cmp_copy(c, "the beginning");
+    else if (r->phase == TWIN_PHASE_CHECKPOINT)
+        *found = say_end_of_step_before(c, r->step);
+}
+
 int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
                     struct twin_error *err)
 {
@@ -203,6 +235,10 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
     if (f->role != TWIN_ORIGIN)
         return 0;
     if (x->a != TW_NONE)
+        only_shown(c, a, x->a, &from);
+    else
+        only_shown(c, b, x->b, &from);
+    if (!from && x->a != TW_NONE)
         rc = hidden_input(c, a, x->a, &from, err);
     if (rc == 0 && !from && x->b != TW_NONE)
         rc = hidden_input(c, b, x->b, &from, err);
