@@ -255,6 +255,17 @@ static void a_nan_in_every_run(void **state)
     twin_verdict_free(v);
 }
 
+/* Two NaN that are not the same bits: how far they are apart is no number. */
+static void two_nan(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = judge(small(nanf("1"), 0, true), small(nanf("2"), 0, true), NULL);
+    expect_place(v, 3, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss");
+    assert_true(isnan(v->first->max_ulp) && isnan(v->first->rel_l2));
+    assert_true(v->first->changed_known && v->first->changed == 1);
+    twin_verdict_free(v);
+}
+
 /* Of many runs only the first and the one that is shown are looked through. */
 static void a_nan_in_the_third_run(void **state)
 {
@@ -351,6 +362,7 @@ int main(void)
         cmocka_unit_test(an_input_that_was_not_kept),
         cmocka_unit_test(a_draw_that_one_run_alone_made),
         cmocka_unit_test(a_nan_in_every_run),
+        cmocka_unit_test(two_nan),
         cmocka_unit_test(a_nan_in_the_third_run),
         cmocka_unit_test(values_of_the_job_itself),
         cmocka_unit_test(a_process_without_an_end),
