@@ -7,6 +7,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The length of the tensor's name where the record's says that it is a sample ("w[1/16]", "w.exp_avg[:16384]", as older agents
@@ -194,6 +195,31 @@ static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index,
     return 0;
 }
 
+/* What a line of the job wrote to a weight was made by no operation that was seen. */
+static char *say_before_writing(struct tw_cmp *c, const struct tw_rec *r)
+{
+    if (r->phase == TWIN_PHASE_BACKWARD)
+        return tw_cmp_text(c, "the forward of step %u", r->step);
+    if (r->step == 0)
+        return tw_cmp_copy(c, "the first weights");
+    return tw_cmp_text(c, "the weights as step %u left them", r->step - 1);
+}
+
+/* "12 Net are looked at in part": from step 12 on nobody knows what was written to the weights of a model between the steps. */
+static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const struct tw_rec *r, char **found)
+{
+    const char *key, *value;
+    for (size_t i = 0; is_computed(r) && !*found && twin_trace_note(p->trace, i, &key, &value); i++) {
+        unsigned long from;
+        char *end;
+        if (strcmp(key, "written.unseen") != 0)
+            continue;
+        from = strtoul(value, &end, 10);
+        if (end != value && r->step >= from)
+            *found = tw_cmp_text(c, "the weights as step %u began (those of%.120s)", r->step, end);
+    }
+}
+
 static char *say_end_of_step_before(struct tw_cmp *c, uint32_t step)
 {
     return step > 0 ? tw_cmp_text(c, "the end of step %u", step - 1) : tw_cmp_copy(c, "the beginning");
@@ -234,7 +260,10 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
     int rc = 0;
     if (f->role != TWIN_ORIGIN)
         return 0;
-    if (x->a != TW_NONE)
+    const struct tw_rec *named = tw_diff_rec(x, a, b, &v);
+    if (tw_is_written(named->phase, named->kind))
+        from = say_before_writing(c, named);
+    else if (x->a != TW_NONE)
         only_shown(c, a, x->a, &from);
     else
         only_shown(c, b, x->b, &from);
@@ -242,9 +271,11 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         rc = hidden_input(c, a, x->a, &from, err);
     if (rc == 0 && !from && x->b != TW_NONE)
         rc = hidden_input(c, b, x->b, &from, err);
-    if (rc == 0 && from) {
-        const struct tw_rec *r = tw_diff_rec(x, a, b, &v);
-        tw_finding_between(c, f, from, tw_rec_say(c, v, r));
-    }
+    if (rc == 0 && !from)
+        unseen_writing(c, a->proc, named, &from);
+    if (rc == 0 && !from)
+        unseen_writing(c, b->proc, named, &from);
+    if (rc == 0 && from)
+        tw_finding_between(c, f, from, tw_rec_say(c, v, named));
     return rc;
 }

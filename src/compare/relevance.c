@@ -135,6 +135,8 @@ int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_vie
 /* Kinds that an evaluation, a checkpoint or a look at a value may add; a gradient or a weight more is another training. */
 static bool may_be_inserted(const struct tw_rec *r)
 {
+    if (tw_is_written(r->phase, r->kind)) /* evaluated with other weights, and written back: what both compute tells whether it was */
+        return true;
     switch (r->kind) {
     case TWIN_KIND_STATE:
     case TWIN_KIND_BATCH:

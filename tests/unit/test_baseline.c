@@ -203,8 +203,22 @@ static void tolerance(void **state)
         expect_outcome(v, row[i].outcome);
         assert_int_equal(v->bitwise, TWIN_DIFFER);
         assert_true(i > 0 || (v->rule_count == 2 && v->rules[0].measured > 0 && v->rules[1].matched == 0 && strcmp(v->rules[1].reason, "old") == 0));
+        assert_true(i > 0 || has_note(v, "where the baseline keeps numbers (step"));
         twin_verdict_free(v);
     }
+    /* A long run is kept in detail here and there: what differs last must be among it. */
+    struct twin_baseline *longer = baseline_of(100);
+    struct synth *cut = run_of(100, AT_GRADIENT, 70, 1e-4f);
+    assert_int_equal(tw_write_file_atomic(path, row[0].text, strlen(row[0].text), NULL), 0);
+    struct twin_verdict *whole = judge(longer, cut, &(struct twin_compare_options){.tolerance_file = path});
+    struct twin_verdict *early = judge(longer, cut, &(struct twin_compare_options){.tolerance_file = path, .steps_given = true, .steps = 90});
+    expect_outcome(whole, TWIN_WITHIN_TOLERANCE);
+    expect_outcome(early, TWIN_DIFFER);
+    assert_true(has_note(early, "the baseline keeps no numbers of its weights"));
+    twin_verdict_free(whole);
+    twin_verdict_free(early);
+    synth_free(cut);
+    twin_baseline_free(longer);
     unlink(path);
     synth_free(s);
     twin_baseline_free(b);
