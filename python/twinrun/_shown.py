@@ -4,12 +4,14 @@
 docs/format/verdict.md lists the kinds of claims and their fields.
 """
 
+import json
 import re
 from collections import Counter
 
 from . import _lines
 from ._recorded import Refuted, Rules, equal_step, items, need, number, printable, same_streams, word
 
+KEPT_MAX = 8 << 20  # bytes of a kept file
 QUOTED = 120  # bytes of a line that a sentence quotes
 PAIR = re.compile(
     r"([0-9]+) (?:printed )?lines? differs? in .+, first line ([0-9]+) of [^:]+: "
@@ -23,6 +25,7 @@ NOISE = re.compile(
     r"(?:differs? only in times, pids, speeds or addresses"
     r"|ran together with others that were printed at the same time)"
 )
+OBJECTS = "equal objects, their keys in another order or on other lines"
 INSERTED = (
     re.compile(
         r"from step [0-9]+ on one arm did more in between \(.* and [0-9]+ more\): "
@@ -87,8 +90,12 @@ class Shown:
         lines, said = NOISE.fullmatch(word(claim, "text")), "%s: file bytes differ, " % name
         if lines and lines.group(2) == name:
             return claim["text"]
-        need(claim.get("text") in (said + "tensors equal", said + "contents equal"), "%s...", said)
-        return claim["text"]
+        text = claim["text"]
+        if text == said + OBJECTS:
+            need(objects(a, x) == objects(b, y), "%s holds other objects", name)
+            return text
+        need(text in (said + "tensors equal", said + "contents equal"), "%s...", said)
+        return text
 
     def inserted(self, claim):
         """What one arm did in between: what both did is in the equal ranges."""
@@ -292,6 +299,34 @@ class Shown:
             if step is not None and (found is None or step < found):
                 found = step
         return found
+
+
+def objects(run, listed):
+    """What a kept file of JSON, or of a JSON text on each line, holds; numbers as they are written."""
+
+    def parsed(text):
+        return json.loads(
+            text,
+            object_pairs_hook=sorted_pairs,
+            parse_float=as_written,
+            parse_int=as_written,
+            parse_constant=as_written,
+        )
+
+    with open(run.path(listed.get("kept")), "rb") as f:
+        text = f.read(KEPT_MAX)
+    try:
+        return [parsed(text)]
+    except ValueError:
+        return [parsed(line) for line in text.splitlines() if line.strip()]
+
+
+def as_written(digits):
+    return ("number", digits)
+
+
+def sorted_pairs(pairs):
+    return {"object": sorted(pairs, key=lambda p: (p[0], str(p[1])))}
 
 
 def by_role(a, b):
