@@ -153,6 +153,11 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
 int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found);
 void tw_isolate_result_free(struct tw_isolate_result *out);
 
+/* ---- isolate_claims.c */
+/* verdict.json in the search's folder: what is claimed of the causes, with every run that it rests on and how each pair of runs
+ * compares, for python -m twinrun.recheck. Only where a cause is isolated. That it cannot be kept is said and no more. */
+void tw_isolate_keep_claims(struct tw_isolate *c, const struct twin_search_report *r);
+
 /* ---- isolate_report.c. Prints; returns the exit code. */
 int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r);
 /* The object that --json prints when there is no result: outcome "error" and what was said. Returns code. */
