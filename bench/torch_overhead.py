@@ -76,6 +76,7 @@ def transformer(torch):
 
 def measure(torch, name, rounds):
     core, optim = sys.modules["_twinrun_agent.core"], sys.modules["_twinrun_agent.optim"]
+    written = sys.modules["_twinrun_agent.written"]
     torch.manual_seed(0)
     model, batch = globals()[name](torch)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -95,6 +96,7 @@ def measure(torch, name, rounds):
         found, at = {}, len(taken) % 6
         for mode in ORDERS[at]:
             core.S.on = mode != "off"
+            written.resync()    # what the steps without recording did to the weights is not to be recorded as a line's doing
             optim._everything = lambda _followed, whole=mode == "whole": whole
             found[mode] = step()
         core.S.on = True

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <twin/redact.h>
+#include <twin/run.h>
 #include <unistd.h>
 
 #define LOG_CAP ((size_t)256 << 20)
@@ -92,12 +93,14 @@ static int write_text(const char *folder, const char *name, const char *text, st
 }
 
 /* NAME comes last: a folder without it is found by nobody. */
-static int make_folder(struct tw_journal *j, const char *all, const struct tw_journal_of *of, struct twin_error *err)
+static int make_folder(struct tw_journal *j, const char *home, const char *all,
+                       const struct tw_journal_of *of, struct twin_error *err)
 {
     char stamp[32], *what = json_dumps(of->what, JSON_INDENT(1));
     tw_utc_stamp(tw_realtime_ns(), stamp);
     j->folder = tw_printf("%s/%s-%d", all, stamp, (int)getpid());
-    int rc = j->folder ? tw_mkdirs(j->folder, err) : no_memory(err);
+    int rc = j->folder ? twin_home_make(home, err) : no_memory(err);
+    rc = rc ? rc : tw_mkdirs(j->folder, err);
     if (rc == 0)
         rc = write_text(j->folder, "plan.txt", of->plan, err);
     if (rc == 0)
@@ -115,7 +118,7 @@ int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_jour
         if (!j->folder)
             rc = twin_error_set(err, TWIN_ENOENT, "no %s in %s; start one without --resume", of->thing, all);
     } else if (rc == 0) {
-        rc = make_folder(j, all, of, err);
+        rc = make_folder(j, home, all, of, err);
     }
     if (rc == 0 && !(path = tw_path_join(j->folder, "log.jsonl")))
         rc = no_memory(err);

@@ -14,11 +14,12 @@
 
 struct twin_signature tw_known_signature(const struct twin_finding *f, const char *arms)
 {
+    bool values = f->type == TWIN_FINDING_VALUE; /* a call that one run alone made gave no other result */
     return (struct twin_signature){
         .layer = f->layer,
         .phase = twin_phase_name(f->phase),
         .kind = twin_kind_name(f->kind),
-        .op = f->op,
+        .op = values ? f->op : "",
         .name = f->name,
         .site = f->site,
         .arms = arms,
@@ -115,6 +116,8 @@ int tw_known_save(const char *home, const char *id, const struct twin_signature 
     struct twin_error err = TWIN_ERROR_INIT;
     char *text = NULL, *folder = tw_path_join(home, "cases"), *path = case_path(home, id, &err);
     int rc = !path ? err.code : !folder ? twin_error_set(&err, TWIN_ENOMEM, "out of memory") : twin_case_text(s, id, title, cause, fix, &text, &err);
+    if (rc == 0)
+        rc = twin_home_make(home, &err);
     if (rc == 0)
         rc = tw_mkdirs(folder, &err);
     if (rc == 0)

@@ -60,7 +60,8 @@ static const struct tw_pair examples[] = {
 static char *new_folder(const char *home, struct twin_error *err)
 {
     char *all = tw_path_join(home, "labs");
-    int rc = all ? tw_mkdirs(all, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    int rc = all ? twin_home_make(home, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    rc = rc ? rc : tw_mkdirs(all, err);
     char *folder = NULL;
     for (unsigned i = 1; rc == 0 && !folder; i++) {
         char *path = tw_printf("%s/%u", all, i);

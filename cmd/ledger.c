@@ -114,7 +114,8 @@ static int save_comparison(const char *home, const struct twin_ledger_comparison
                           "verb", c->verb, "command", tw_json_text(c->command ? c->command : ""), "outcome", c->outcome, "first", tw_json_text(c->first),
                           "first_step", (json_int_t)c->first_step, "cause", tw_json_text(c->cause ? c->cause : ""), "runs", runs);
     char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL, *dir = tw_path_join(home, "comparisons"), *path = dir ? tw_printf("%s/%s.json", dir, c->id) : NULL;
-    int rc = text && path ? tw_mkdirs(dir, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    int rc = text && path ? twin_home_make(home, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    rc = rc ? rc : tw_mkdirs(dir, err);
     if (rc == 0)
         rc = tw_write_file_atomic(path, text, strlen(text), err);
     free(text);

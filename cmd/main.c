@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <signal.h>
 #include <string.h>
 
 const struct tw_command *const tw_commands[] = {
@@ -76,8 +77,25 @@ static int dispatch(int argc, char **argv)
     return c ? c->run(argc - 1, argv + 1) : unknown_command(word);
 }
 
+static void nothing(int signal)
+{
+    (void)signal;
+}
+
+/* A file of ours beyond the user's limit (ulimit -f) is a failed write, not our end. A handler, since
+ * exec gives the job back what it would have had; ignored, the signal would be ignored by the job, too. */
+static void outlive_file_limits(void)
+{
+    struct sigaction now;
+    if (sigaction(SIGXFSZ, NULL, &now) != 0 || now.sa_handler != SIG_DFL)
+        return;
+    now = (struct sigaction){.sa_handler = nothing, .sa_flags = SA_RESTART};
+    sigaction(SIGXFSZ, &now, NULL);
+}
+
 int main(int argc, char **argv)
 {
+    outlive_file_limits();
     int rc = dispatch(argc, argv);
     tw_progress_clear();
     /* A verdict that did not reach its reader must not look like one that did. */

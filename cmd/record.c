@@ -68,6 +68,7 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
         .lossless = a->lossless,
         .no_telemetry = a->no_telemetry,
         .show_output = true,
+        .native_output = true,
         .fresh_dir = a->fresh_dir,
         .on_tick = count_tick,
         .user = &t->started,

@@ -168,6 +168,7 @@ static int launch(const struct replay_args *a, const struct twin_unpacked *u, co
         .sketch_every = number(u->record, "sketch_every", 0),
         .lossless = json_is_true(json_object_get(u->record, "lossless")),
         .show_output = true,
+        .native_output = true,
         .no_aslr = asked(u->record, "aslr"),
         .on_cpu = asked(u->record, "affinity"),
         .cpu = (int)number(json_object_get(json_object_get(u->record, "factors"), "affinity"), "cpu", 0),

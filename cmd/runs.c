@@ -119,7 +119,7 @@ char *tw_home_for_runs(const char *option, const char *command)
         tw_trouble(&err, "%s: cannot name the home", command);
         return NULL;
     }
-    if (tw_mkdirs(home, &err) == 0 && access(home, W_OK) == 0)
+    if (twin_home_make(home, &err) == 0 && access(home, W_OK) == 0)
         return home;
     twin_error_system(&err, "%s", home);
     tw_trouble(&err, "%s: cannot write the run folders; choose another place with --home or TWINRUN_HOME", command);
@@ -176,7 +176,7 @@ bool tw_run_shows_no_input(const struct twin_run *r)
 
 char *tw_run_last_words(const struct twin_run *r)
 {
-    char *path = tw_path_join(r->dir, "stderr"), *text = NULL;
+    char *path = tw_path_join(r->dir, r->one_stream ? "stdout" : "stderr"), *text = NULL;
     size_t n = 0;
     if (!path || tw_read_file(path, (size_t)1 << 26, &text, &n, NULL) != 0) {
         tw_free(path);

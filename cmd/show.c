@@ -155,9 +155,12 @@ static void text_run(const struct twin_run *r, struct opened *traces, const stru
            r->dir, r->id, command ? command : "", r->cwd, r->host, stamp, tw_human_seconds(r->wall_s, seconds),
            tw_run_state(r, state), r->message && *r->message ? ": " : "", r->message ? r->message : "",
            twin_level_name(r->level), r->agents ? "" : ", unobserved (control run)");
-    printf("printed   %s to stdout, %s to stderr%s\n", tw_human_bytes(r->stdout_bytes, out),
-           tw_human_bytes(r->stderr_bytes, errors),
-           r->stdout_truncated || r->stderr_truncated ? " (stored in part)" : "");
+    const char *in_part = r->stdout_truncated || r->stderr_truncated ? " (stored in part)" : "";
+    if (r->one_stream)
+        printf("printed   %s, stdout and stderr in one%s\n", tw_human_bytes(r->stdout_bytes, out), in_part);
+    else
+        printf("printed   %s to stdout, %s to stderr%s\n", tw_human_bytes(r->stdout_bytes, out),
+               tw_human_bytes(r->stderr_bytes, errors), in_part);
     printf("traces    %zu\n", r->trace_count);
     for (size_t i = 0; i < r->trace_count; i++)
         text_trace(r->traces[i], &traces[i], a->verify);
@@ -196,6 +199,7 @@ static json_t *json_run(const struct twin_run *r, struct opened *traces, const s
     json_object_set_new(j, "message", tw_json_text(r->message));
     json_object_set_new(j, "level", json_string(twin_level_name(r->level)));
     json_object_set_new(j, "observed", json_boolean(r->agents));
+    json_object_set_new(j, "one_stream", json_boolean(r->one_stream));
     json_object_set_new(j, "stdout_bytes", json_integer((json_int_t)r->stdout_bytes));
     json_object_set_new(j, "stderr_bytes", json_integer((json_int_t)r->stderr_bytes));
     json_object_set_new(j, "stdout_sha256", json_string(r->stdout_sha256));

@@ -293,6 +293,7 @@ static void child_after_fork(void)
 {
     int saved_errno = errno;
     tw_progress_forget();
+    tw_folder_forget();
     tw_record_forget();
     tw_telemetry_forget();
     tw_alerts_forget();

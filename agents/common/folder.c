@@ -16,6 +16,7 @@
 #include "src/base/base.h"
 
 #define LINE_BYTES 4000
+#define FORKED_BYTES 200
 #define SLOTS 64
 #define UPDATE_NS 10000000u
 
@@ -46,8 +47,11 @@ static bool append_line(const char *name, const char *line, size_t bytes)
     int fd = open_entry(name, O_WRONLY | O_APPEND | O_CREAT);
     if (fd < 0)
         return false;
+    struct tw_file_limit limit;
+    tw_file_limit_hold(&limit);
     /* One write: lines of concurrent processes never mix. A short one (disk full) is not repaired. */
     ssize_t n = write(fd, line, bytes);
+    tw_file_limit_release(&limit);
     close(fd);
     return n == (ssize_t)bytes;
 }
@@ -65,6 +69,13 @@ void tw_folder_init(int argc, char **argv)
         if ((unsigned char)argv_line[i] < 0x20 || argv_line[i] == 0x7F)
             argv_line[i] = '?';
     argv_line[used] = '\0';
+}
+
+/* Thousands of forks of a job with a long command line would fill the folder with copies of it. */
+void tw_folder_forget(void)
+{
+    if (strlen(argv_line) > FORKED_BYTES)
+        memcpy(argv_line + FORKED_BYTES - 3, "...", 4);
 }
 
 bool tw_folder_announce(int kind)
@@ -147,11 +158,14 @@ void tw_progress_claim(void)
     int fd = open_entry("progress", O_RDWR | O_CREAT);
     if (fd < 0)
         return;
+    struct tw_file_limit limit;
+    tw_file_limit_hold(&limit);
     /* Readers may count on the full size. */
     bool whole = fstat(fd, &st) == 0 && (st.st_size >= (off_t)(SLOTS * sizeof(struct slot)) || ftruncate(fd, SLOTS * sizeof(struct slot)) == 0);
     for (int i = 0; whole && claimed < 0 && i < 2 * SLOTS; i++)
         if (take_slot(fd, i % SLOTS, i >= SLOTS))
             claimed = i % SLOTS;
+    tw_file_limit_release(&limit);
     close(fd); /* gives the locks back */
 }
 
@@ -172,8 +186,11 @@ void tw_progress_update(enum tw_progress_state state, bool now)
     if (fd < 0)
         return;
     struct slot mine;
+    struct tw_file_limit limit;
     fill_slot(&mine, state);
+    tw_file_limit_hold(&limit);
     ssize_t n = pwrite(fd, &mine, sizeof mine, (off_t)(sizeof mine) * claimed);
     (void)n; /* the next update tries again */
+    tw_file_limit_release(&limit);
     close(fd);
 }

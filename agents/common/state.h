@@ -91,6 +91,7 @@ void tw_config_rank(int32_t *rank, int32_t *world);
  * close or reuse it. All are best effort and fail in silence. */
 void tw_folder_init(int argc, char **argv);               /* keeps the argv line */
 void tw_held_report(void);                                 /* held.c: what was held still from outside, to `factors` */
+void tw_folder_forget(void);                               /* a forked child: its argv line is the parent's, told in short */
 bool tw_folder_announce(int kind);                        /* appends to `processes` */
 void tw_folder_fault(const char *what, const char *why);  /* appends to `faults`: why the agent went off */
 /* Appends to `factors`: what was pinned, shaken or audited here. */

@@ -42,8 +42,11 @@ static void flush(uint64_t now)
         return;
     int n = snprintf(path, sizeof path, "%s/telemetry/%d.%ld", c->run_dir, (int)c->rank, (long)getpid());
     int fd = n > 0 && (size_t)n < sizeof path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0666) : -1;
+    struct tw_file_limit limit;
+    tw_file_limit_hold(&limit);
     /* Rows behind one that was cut off (disk full) would be misread: then no more are written. */
     t.failed = fd < 0 || write(fd, t.text, t.used) != (ssize_t)t.used;
+    tw_file_limit_release(&limit);
     if (fd >= 0)
         close(fd);
     t.used = 0;

@@ -23,12 +23,15 @@ struct out { int fd; size_t used; char text[ROOM]; };
 
 static void flush(struct out *o)
 {
+    struct tw_file_limit limit;
+    tw_file_limit_hold(&limit);
     for (size_t at = 0; at < o->used;) { /* a full disk loses lines, nothing else */
         ssize_t n = write(o->fd, o->text + at, o->used - at);
         if (n <= 0)
             break;
         at += (size_t)n;
     }
+    tw_file_limit_release(&limit);
     o->used = 0;
 }
 

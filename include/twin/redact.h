@@ -2,9 +2,10 @@
 #ifndef TWIN_REDACT_H
 #define TWIN_REDACT_H
 /*
- * Keeps secrets out of what is written down. What looks like one is replaced by `[redacted:` + 16 hex digits of its HMAC-SHA256 + `]`. The key
- * is 32 random bytes in the home (`redaction.key`, mode 0600) and never leaves it: equal secrets of one home show as equal, a changed one as changed,
- * and who has a run folder alone cannot try guesses. What counts as a secret: docs/provenance.md. Room: src/launch.
+ * Keeps secrets out of what is written down. What looks like one is replaced by `[redacted:` + 16 hex digits of its
+ * HMAC-SHA256 + `]`. The key is 32 random bytes in the user's state folder ($XDG_STATE_HOME/twinrun/redaction.key, else
+ * below ~/.local/state; mode 0600) and never in a home: equal secrets of one user show as equal, a changed one as changed,
+ * and who has the home or a run folder cannot try guesses. What counts as a secret: docs/provenance.md. Room: src/launch.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,8 +14,9 @@
 struct twin_redactor;
 
 /*
- * Reads the home's key, or makes it. Where neither can be done (a home of another user) the redactor works without: `[redacted]`, the same for all.
- * Only TWIN_ENOMEM is an error.
+ * Reads the key, or makes it; one that an older version left in the home is moved to the state folder and goes on being
+ * used for that home. Where there is no key to be had (no home folder that can be written) the redactor works without:
+ * `[redacted]`, the same for all. Only TWIN_ENOMEM is an error.
  */
 int twin_redactor_open(const char *home, struct twin_redactor **out, struct twin_error *err);
 void twin_redactor_close(struct twin_redactor *r); /* NULL: nothing */

@@ -68,6 +68,10 @@ struct twin_launch_options {
     uint32_t sketch_every;          /* 0 = default */
     bool lossless;
     bool show_output;               /* pass the job's stdout/stderr through to ours while storing them */
+    /* With show_output: the job's output is what it would be without us. Where ours is a regular file or a device, the
+     * job gets it; where our stdout and stderr are one, the job's are (kept as `stdout`); when the reader of a pipe goes
+     * away, the job's pipe breaks. Otherwise both streams are passed on, and the job notices no failure of ours. */
+    bool native_output;
     bool fresh_dir;                 /* run in a scratch copy of the working folder */
     const char *copy_of;            /* with fresh_dir: of this folder instead; NULL: the working folder */
     const char *stdin_spool;        /* file that holds what earlier runs read from stdin, shared by the runs of a check */
@@ -145,6 +149,7 @@ struct twin_run {
     uint64_t stdout_bytes, stderr_bytes;     /* as produced */
     char stdout_sha256[65], stderr_sha256[65];
     bool stdout_truncated, stderr_truncated; /* stored only in part */
+    bool one_stream;                         /* stdout and stderr were one: both are in `stdout`, in their order */
     char **notes; size_t note_count;         /* e.g. "the agent cannot be loaded: ASan" */
     double agent_load_s;
     bool in_progress;         /* loaded while its launcher still lives: nothing here is final */
@@ -171,6 +176,13 @@ int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin
 int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err);
 /* The home folder in force (malloc'ed): $TWINRUN_HOME, else ./.twinrun. */
 char *twin_home_default(void);
+/*
+ * Makes the home, invisible to git (a .gitignore with `*`) unless there are other files of the user's in it. Every
+ * command that writes into the home calls this first. TWIN_EIO, TWIN_ENOMEM.
+ */
+int twin_home_make(const char *home, struct twin_error *err);
+/* Does the file lie in a home, whosever and wherever? Nothing that does is packed. false when the file is not there. */
+bool twin_home_holds(const char *path);
 /* Deletes one run folder (refuses anything that is not one: no run.json or outside home/runs). bytes may be NULL. */
 int twin_run_remove(const char *home, const char *dir, uint64_t *bytes, struct twin_error *err);
 

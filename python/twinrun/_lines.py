@@ -29,6 +29,8 @@ IN_BRACKETS = re.compile(
     rb"(\((?:s|ms|us|sec|seconds|MB|MiB|GB|GiB)\)\s*[:=]?\s*)[-+]?\d+(?:\.\d+)?"
 )
 ADDRESS = re.compile(rb"0x[0-9a-fA-F]{6,16}")
+IN_PARTS = re.compile(rb"(?<![0-9.])(?:\d+(?:\.\d+)?(?:d|h|m|s|ms) ?){2,}(?![A-Za-z0-9_])")  # 1m 23s
+STACK = re.compile(rb"(?<!\d)1[34]\d{13}(?!\d)")  # of a thread, where Linux puts it, in decimal
 
 
 def shown(data):
@@ -87,7 +89,7 @@ def masked(line, own):
 
     line = re.sub(rb"(?<!\d)\d{10}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?(?!\d)", epoch, line)
     line = re.sub(rb"/(?:tmp|var/tmp|dev/shm|proc)/[^\s\"',;()\[\]{}]+", b"~", line)
-    for pattern in (ADDRESS, CLOCK, WITH_UNIT):
+    for pattern in (ADDRESS, STACK, CLOCK, IN_PARTS, WITH_UNIT):
         line = pattern.sub(b"~", line)
     line = LABELLED.sub(rb"\1~", line)
     line = IN_BRACKETS.sub(rb"\1~", line)

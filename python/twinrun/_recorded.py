@@ -30,6 +30,7 @@ TRACE_MAX = 1 << 30  # bytes of a trace
 STREAM_MAX = 256 << 20  # bytes of a printed stream
 STATE, WEIGHT, ORDER = KINDS.index("state"), KINDS.index("weight"), KINDS.index("order")
 INIT, OPTIMIZER = PHASES.index("init"), PHASES.index("optimizer")
+WRITTEN = PHASES.index("forward"), PHASES.index("backward")  # phases of weights that a line wrote
 # what one of two arms may do in between: evaluate, save, look
 INSERTABLE = tuple(
     KINDS.index(k)
@@ -208,6 +209,8 @@ class Run:
 
     def stream(self, name):
         """Lines of stdout or stderr as a terminal shows them in the end, without empty ones."""
+        if name == "stdout and stderr":  # of one run they were one, of the other they were two
+            return self.stream("stdout") + self.stream("stderr")
         path = os.path.join(self.folder, name)
         if name not in ("stdout", "stderr") or not os.path.isfile(path):
             return []
@@ -357,7 +360,8 @@ class Rules:
         if "only-weights" in self.words and (phase, kind) != (OPTIMIZER, WEIGHT):
             return True
         if "insertions" in self.words:
-            inserted = d.type in ("only-a", "only-b") and kind in INSERTABLE and phase != INIT
+            may_be = (kind in INSERTABLE and phase != INIT) or (kind == WEIGHT and phase in WRITTEN)
+            inserted = d.type in ("only-a", "only-b") and may_be
             return inserted or kind == STATE
         if d.type == "unread" and "unread" in self.words:
             return True

@@ -2,6 +2,7 @@
 #ifndef TW_BASE_H
 #define TW_BASE_H
 /* Base: allocation with failure injection, growable buffers, strings, files, clocks, checksums. No third-party library. */
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,6 +68,12 @@ int tw_mkdirs(const char *path, struct twin_error *err);       /* like mkdir -p,
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err); /* NUL-terminated too */
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err); /* temp + fsync + rename */
 int tw_write_all(int fd, const void *data, size_t bytes);       /* 0 or -1 with errno; retries EINTR and short writes */
+
+/* ---- limits.c. Between the two a write beyond the user's limit on file sizes (ulimit -f) fails with EFBIG and kills nobody.
+ * For threads of the watched program. errno is kept. */
+struct tw_file_limit { sigset_t before; bool held, was_waiting; };
+void tw_file_limit_hold(struct tw_file_limit *l);
+void tw_file_limit_release(struct tw_file_limit *l);
 ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset); /* bytes read (short at EOF), -1 with errno */
 int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err); /* never follows links, stays on one device */
 

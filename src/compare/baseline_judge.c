@@ -215,6 +215,7 @@ static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struc
 static void measure_numbers(struct judging *j, const struct tw_bl_proc *p, const struct tw_view *now, uint32_t step)
 {
     tw_judged_open(j->c, &j->tolerance, tw_cmp_text(j->c, "the baseline keeps few numbers of step %u", step));
+    j->tolerance.open_weights++;
     for (size_t i = 0; i < p->numbers; i++) {
         const struct tw_bl_number *n = &p->number[i];
         const struct tw_bl_name *name = &j->b->name[n->name];
@@ -342,6 +343,9 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
         return rc;
     uint64_t n = common_steps(j, p, q), unknown = 0;
     cover->end = n;
+    uint64_t before_last = UINT64_MAX; /* differences that were measured before the last step that differs */
+    uint64_t open_weights = UINT64_MAX;
+    uint32_t differs_last = 0;
     bool named = false, all = n == p->steps && n == q->info->steps && tw_side_complete(j->side) && !j->c->o->steps_given;
     for (size_t i = 0; rc == 0 && i < p->spans; i++) {
         const struct tw_bl_span *then = &p->span[i];
@@ -367,9 +371,16 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
         j->differs = true;
         j->differing += then->last - then->first + 1;
         j->exact &= then->first == then->last;
-        for (uint32_t s = then->first; rc == 0 && j->c->tolerance && s <= then->last; s++)
+        for (uint32_t s = then->first; rc == 0 && j->c->tolerance && s <= then->last; s++) {
+            before_last = j->tolerance.measured;
+            open_weights = j->tolerance.open_weights;
             rc = measure_step(j, p, q, s, err);
+            differs_last = s;
+        }
     }
+    bool end_open = j->tolerance.measured == before_last || j->tolerance.open_weights > open_weights;
+    if (j->c->tolerance && !j->tolerance.end_open && end_open)
+        j->tolerance.end_open = tw_cmp_text(j->c, "step %u of rank %d", differs_last, p->rank);
     if (rc == 0 && all && !p->tail && sums.n > p->steps && sums.step[p->steps].count > 0)
         rc = extra_tail(j, p, q, err);
     if (p->tail && !all && tw_side_complete(j->side) && n == p->steps && !j->c->o->steps_given)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum category {
-    CAT_INIT, CAT_INDICES, CAT_BATCH, CAT_RNG, CAT_ACTIVATION, CAT_LOSS, CAT_LOCAL, CAT_GRADIENT, CAT_MOMENT, CAT_WEIGHT,
+    CAT_INIT, CAT_WRITTEN, CAT_INDICES, CAT_BATCH, CAT_RNG, CAT_ACTIVATION, CAT_LOSS, CAT_LOCAL, CAT_GRADIENT, CAT_MOMENT, CAT_WEIGHT,
     CAT_HYPER, CAT_COLLECTIVE, CAT_KERNEL, CAT_FILE, CAT_OTHER, CAT_COUNT
 };
 #define BIT(c) (1u << (c))
@@ -17,8 +17,9 @@ enum category {
 /* What an earlier difference of the same step cannot have caused. */
 static const uint32_t not_a_cause[CAT_COUNT] = {
     [CAT_INIT] = BIT(CAT_INIT) | BIT(CAT_INDICES) | BIT(CAT_BATCH), /* drawn before any batch was seen, recorded after */
-    [CAT_INDICES] = BIT(CAT_INDICES) | BIT(CAT_BATCH) | BIT(CAT_INIT),
-    [CAT_BATCH] = BIT(CAT_BATCH) | BIT(CAT_INIT),
+    [CAT_WRITTEN] = BIT(CAT_WRITTEN), /* weights that a line of the job wrote: several at once */
+    [CAT_INDICES] = BIT(CAT_INDICES) | BIT(CAT_BATCH) | BIT(CAT_INIT) | BIT(CAT_WRITTEN),
+    [CAT_BATCH] = BIT(CAT_BATCH) | BIT(CAT_INIT) | BIT(CAT_WRITTEN),
     [CAT_LOCAL] = BIT(CAT_LOCAL),
     [CAT_GRADIENT] = BIT(CAT_GRADIENT),
     [CAT_MOMENT] = BIT(CAT_MOMENT) | BIT(CAT_WEIGHT), /* the optimizer reads last step's weights */
@@ -33,6 +34,12 @@ static const uint32_t always_a_cause[CAT_COUNT] = {
     [CAT_MOMENT] = BIT(CAT_HYPER),
     [CAT_BATCH] = BIT(CAT_INDICES),
 };
+
+/* A weight that was found changed where a forward, a backward or an optimizer was about to use it: written in between. */
+bool tw_is_written(uint8_t phase, uint8_t kind)
+{
+    return kind == TWIN_KIND_WEIGHT && (phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD);
+}
 
 static enum category category(uint8_t phase, uint8_t kind)
 {
@@ -53,7 +60,7 @@ static enum category category(uint8_t phase, uint8_t kind)
     case TWIN_KIND_GRADIENT_LOCAL: return CAT_LOCAL;
     case TWIN_KIND_GRADIENT: return CAT_GRADIENT;
     case TWIN_KIND_MOMENT: return CAT_MOMENT;
-    case TWIN_KIND_WEIGHT: return CAT_WEIGHT;
+    case TWIN_KIND_WEIGHT: return tw_is_written(phase, kind) ? CAT_WRITTEN : CAT_WEIGHT;
     case TWIN_KIND_HYPER: return CAT_HYPER;
     default: return CAT_OTHER;
     }
@@ -62,7 +69,7 @@ static enum category category(uint8_t phase, uint8_t kind)
 int tw_cause_class(uint8_t phase, uint8_t kind)
 {
     static const int class_of[CAT_COUNT] = {
-        [CAT_RNG] = 1, [CAT_INDICES] = 2, [CAT_BATCH] = 3, [CAT_INIT] = 4, [CAT_ACTIVATION] = 5, [CAT_KERNEL] = 5,
+        [CAT_RNG] = 1, [CAT_INDICES] = 2, [CAT_BATCH] = 3, [CAT_INIT] = 4, [CAT_WRITTEN] = 4, [CAT_ACTIVATION] = 5, [CAT_KERNEL] = 5,
         [CAT_OTHER] = 5, [CAT_LOSS] = 6, [CAT_LOCAL] = 7, [CAT_COLLECTIVE] = 8, [CAT_GRADIENT] = 9, [CAT_HYPER] = 10,
         [CAT_MOMENT] = 11, [CAT_WEIGHT] = 12, [CAT_FILE] = 13,
     };

@@ -185,6 +185,18 @@ static void note_failures(struct tw_cmp *c, const struct tw_side *side, size_t n
     }
 }
 
+/* How a run ends that we stopped nobody knows: one that failed cannot be the same as it. */
+static void say_failed(struct tw_cmp *c, const struct tw_side *side, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *text = tw_side_failed(&side[i]) ? tw_outcome_text(c, side[i].run) : NULL;
+        if (text)
+            tw_cmp_unseen(c, "run %zu failed (%s), and another run was stopped before its end: whether they end alike is not known",
+                          i + 1, text);
+        tw_free(text);
+    }
+}
+
 static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ, bool within, bool value)
 {
     struct twin_verdict *v = c->v;
@@ -197,6 +209,8 @@ static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool 
         if (side[i].run->in_progress)
             tw_cmp_unseen(c, "run %zu is still going on", i + 1);
     }
+    if (!all_failed && !differ)
+        say_failed(c, side, n);
     if (n == 1)
         tw_cmp_unseen(c, "a second run: there is nothing to compare the only one with");
     if (all_failed && !value)

@@ -119,6 +119,17 @@ static size_t sharing(const struct tw_side *side)
     return most;
 }
 
+/* Whatever is computed of weights that another process writes to at any time was not made of what was seen of them. */
+static void no_origin_of_shared(struct tw_cmp *c, struct twin_finding *f, size_t processes)
+{
+    bool from_outside = f->phase == TWIN_PHASE_DATA || f->phase == TWIN_PHASE_RNG || f->kind == TWIN_KIND_STATE ||
+                        f->kind == TWIN_KIND_HYPER || f->kind == TWIN_KIND_ORDER;
+    if (f->role != TWIN_ORIGIN || from_outside)
+        return;
+    tw_finding_between(c, f, tw_cmp_text(c, "the memory that %zu processes share", processes),
+                       tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(f->kind), f->name, f->step_a));
+}
+
 void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n)
 {
     size_t processes = 0;
@@ -129,6 +140,10 @@ void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n)
         for (size_t k = 0; k < sides[i].count && !first; k++)
             first = note_of(sides[i].proc[k].trace, "unseeded");
     }
+    if (processes > 1 && c->v->first)
+        no_origin_of_shared(c, c->v->first, processes);
+    for (size_t i = 0; processes > 1 && i < c->v->origin_count; i++)
+        no_origin_of_shared(c, &c->v->origins[i], processes);
     if (processes > 1)
         tw_cmp_note(c, "the weights lie in memory that %zu processes share and train at once: a data race, which no seed holds still", processes);
     if (first)

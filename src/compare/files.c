@@ -134,14 +134,34 @@ static size_t written_before(const struct kept *whole, const struct kept *earlie
 {
     if (!f->existed_before || f->bytes_before > whole->bytes)
         return 0;
-    if (!earlier || (earlier->bytes == f->bytes_before && memcmp(earlier->data, whole->data, earlier->bytes) == 0))
+    if (!earlier)
         return f->bytes_before;
-    return 0;
+    /* Other runs may have added to it in between. */
+    bool kept = earlier->bytes <= f->bytes_before && memcmp(earlier->data, whole->data, earlier->bytes) == 0;
+    return kept ? f->bytes_before : 0;
 }
 
 static bool is_table(const char *path)
 {
     return tw_ends(path, ".csv") || tw_ends(path, ".tsv");
+}
+
+/* What stands between the cells of a table: a comma in its name's first meaning, and often something else. Of what the line
+ * of headings holds the most frequent; ',' when it holds none. */
+static char separator_of(const struct kept *k)
+{
+    static const char known[] = {',', ';', '\t', '|'};
+    size_t count[sizeof known] = {0}, best = 0;
+    bool in_quotes = false;
+    for (size_t i = 0; i < k->bytes && (in_quotes || k->data[i] != '\n'); i++) {
+        in_quotes ^= k->data[i] == '"';
+        for (size_t s = 0; s < sizeof known && !in_quotes; s++)
+            count[s] += k->data[i] == known[s];
+    }
+    for (size_t s = 1; s < sizeof known; s++)
+        if (count[s] > count[best])
+            best = s;
+    return known[best];
 }
 
 /* The cell that begins at p, its quotes left out; *end is behind it. */
@@ -166,18 +186,22 @@ static bool name_columns(struct kept *k, char separator)
     struct tw_buf out = {0};
     if (!head_end)
         return true;
+    const char *line_end = head_end;
+    head_end -= head_end > k->data && head_end[-1] == '\r';
     for (const char *p = k->data; p < head_end; p = end + 1) { /* a heading is no number */
         size_t n = cell_length(p, head_end, separator, &end);
         if (n > 0 && tw_number_length(p) == n)
             return true;
     }
-    tw_buf_append(&out, k->data, (size_t)(head_end + 1 - k->data));
-    for (const char *row = head_end + 1; row < stop && !out.failed;) {
+    tw_buf_append(&out, k->data, (size_t)(line_end + 1 - k->data));
+    for (const char *row = line_end + 1; row < stop && !out.failed;) {
         const char *row_end = memchr(row, '\n', (size_t)(stop - row)), *head = k->data, *head_stop;
         row_end = row_end ? row_end : stop;
+        const char *cells_end = row_end; /* Python's csv writer ends its lines with "\r\n" */
+        cells_end -= cells_end > row && cells_end[-1] == '\r';
         size_t column = 0;
-        for (const char *p = row; p < row_end && column < COLUMNS_MAX; p = end + 1, column++) {
-            size_t n = cell_length(p, row_end, separator, &end), name = head < head_end ? cell_length(head, head_end, separator, &head_stop) : 0;
+        for (const char *p = row; p < cells_end && column < COLUMNS_MAX; p = end + 1, column++) {
+            size_t n = cell_length(p, cells_end, separator, &end), name = head < head_end ? cell_length(head, head_end, separator, &head_stop) : 0;
             if (column > 0)
                 tw_buf_puts(&out, " | ");
             if (name > 0) {
@@ -227,9 +251,8 @@ static bool judge_text(struct tw_cmp *c, const struct files *in, const struct tw
                                                    x->path)); /* secrets are masked in the copies */
     } else if (both) {
         size_t from_b = written_before(&b, &a, y), from_a = from_b > 0 && x->existed_before ? written_before(&a, NULL, x) : 0;
-        char separator = tw_ends(x->path, ".tsv") ? '\t' : ',';
         if (from_b == 0 && is_table(x->path)) /* of one that grows, the rows have no headings */
-            c->oom |= !name_columns(&a, separator) || !name_columns(&b, separator);
+            c->oom |= !name_columns(&a, separator_of(&a)) || !name_columns(&b, separator_of(&b));
         struct tw_lines l = {.name = x->path, .name_b = y->path, .kind = TWIN_KIND_FILE, .a = {a.data + from_a, a.bytes - from_a, in->side_a->facts},
                              .b = {b.data + from_b, b.bytes - from_b, in->side_b->facts}, .whole = in->ended, .ordered = !is_log(x->path),
                              .shift = out->shift};

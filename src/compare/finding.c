@@ -101,8 +101,11 @@ void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, ch
     tw_finding_set(c, &f->between[1], to);
 }
 
+/* How many numbers a record holds; 0: it holds none, or they cannot be counted. */
 static uint64_t elements_of(const struct tw_view *v, const struct tw_rec *r)
 {
+    if (r->kind == TWIN_KIND_IN && tw_ends(tw_rec_name(v, r), ".arguments")) /* the bytes of their text */
+        return 0;
     const struct twin_layout *l = twin_trace_layout(v->proc->trace, r->layout);
     uint64_t n = 1;
     for (unsigned i = 0; i < l->ndim && i < TWIN_MAX_NDIM; i++)

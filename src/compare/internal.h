@@ -148,6 +148,7 @@ struct tw_view {
 
 /* How many records of a step are decoded: TW_MAX_STEP_RECORDS. Tests make it smaller. */
 extern size_t tw_view_limit;
+extern uint64_t tw_whole_limit; /* records of a trace in which parts are counted; tests make it smaller */
 /* Names the damaged stretches that were met in a trace so far, as reasons why not everything was compared. */
 void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p);
 
@@ -207,6 +208,8 @@ bool tw_only_insertions(const struct tw_view *a, const struct tw_view *b, const 
 void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 /* The place of a record in the flow of a step: lower can cause higher. Orders findings of different ranks. */
 int tw_cause_class(uint8_t phase, uint8_t kind);
+/* Is it a weight that was found changed where it was about to be used: written by something that is no optimizer? */
+bool tw_is_written(uint8_t phase, uint8_t kind);
 /* The difference to name first: the earliest origin; among gradients without an order of their own the one nearest the loss. */
 size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 const char *tw_layer(enum twin_phase phase, enum twin_kind kind);
@@ -532,8 +535,18 @@ struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *p
 struct tw_measure { bool missing; double relative, absolute, ulp; uint64_t elements; const struct twin_stats *stats_a, *stats_b; };
 void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b, struct tw_measure *m);
 /* Begins with worst = -1. outside, open: the first difference that is outside, that could not be judged. few_kept: the reference is
- * a baseline, which keeps numbers of few steps: the verdict then says where it judged. */
-struct tw_judged { double worst; char *where; uint64_t measured, unmeasured; char *outside, *open; bool few_kept; };
+ * a baseline, which keeps numbers of few steps: the verdict then says in which steps it judged (span), and the last step of each
+ * process that differs must be among them, with its weights: else `end_open` names it. */
+#define TW_JUDGED_SPANS 16
+struct tw_judged {
+    double worst;
+    char *where;
+    uint64_t measured, unmeasured, open_weights; /* open_weights: of the unmeasured, weights */
+    char *outside, *open, *end_open;
+    bool few_kept;
+    struct tw_judged_span { uint32_t first, last; } span[TW_JUDGED_SPANS];
+    size_t spans, more; /* more: steps beyond those that fit */
+};
 extern uint64_t tw_judge_limit;
 void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name, uint32_t step, const struct tw_measure *m,
                           struct tw_judged *j);

@@ -19,14 +19,28 @@ struct pairs { struct pair *p; size_t n, room; };
 
 /* ---- a text as lines */
 
-/* Of a progress bar, which overwrites itself with '\r', only what a terminal would show at the end is kept. */
-static void split(struct tw_cmp *c, const struct tw_text *from, struct text *t)
+/* The first '\n' or '\r' of n bytes; NULL: none. */
+static const char *line_end(const char *start, size_t n)
 {
+    const char *newline = memchr(start, '\n', n);
+    const char *other = memchr(start, '\r', newline ? (size_t)(newline - start) : n);
+    return other ? other : newline;
+}
+
+/* Of a progress bar, which overwrites itself with '\r', only what a terminal would show at the end is kept. Nobody looks at
+ * a file of results (bars: false) through a terminal: there, '\r' ends a line. */
+static void split(struct tw_cmp *c, const struct tw_text *from, bool bars, struct text *t)
+{
+    size_t place = 0;
     *t = (struct text){.facts = from->facts};
     for (size_t at = 0; at < from->bytes;) {
-        const char *start = from->data + at, *end = memchr(start, '\n', from->bytes - at);
+        const char *start = from->data + at;
+        const char *end = bars ? memchr(start, '\n', from->bytes - at) : line_end(start, from->bytes - at);
         size_t n = end ? (size_t)(end - start) : from->bytes - at;
         at += n + 1;
+        place++;
+        if (end && end[0] == '\r' && end + 1 < from->data + from->bytes && end[1] == '\n')
+            at++; /* both end one line */
         while (n > 0 && (start[n - 1] == '\r' || start[n - 1] == ' '))
             n--;
         const char *shown = memrchr(start, '\r', n);
@@ -46,7 +60,8 @@ static void split(struct tw_cmp *c, const struct tw_text *from, struct text *t)
         }
         if (!tw_cmp_room(c, &t->line, t->count, &t->room, sizeof *t->line))
             return;
-        t->line[t->count] = (struct line){.text = start, .n = n, .number = t->count + t->filtered};
+        t->line[t->count] = (struct line){.text = start, .n = n, .number = t->count + t->filtered,
+                                             .place = place};
         t->count++;
     }
 }
@@ -277,7 +292,7 @@ static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struc
     struct line *x = &a->line[first.a], *y = &b->line[first.b];
     const char *said = l->kind == TWIN_KIND_FILE ? "line" : "printed line";
     char *text = tw_cmp_text(c, "%zu %s%s in %s, first line %zu of %s: \"%.*s\" and \"%.*s\"", pairs->n, said,
-                             pairs->n == 1 ? " differs" : "s differ", in, x->number + 1, l->name, quoted(x), x->text, quoted(y), y->text);
+                             pairs->n == 1 ? " differs" : "s differ", in, x->place, l->name, quoted(x), x->text, quoted(y), y->text);
     int64_t step = x->masked ? tw_noise_step(x->masked) : -1;
     if (x->masked && y->masked && l->kind == TWIN_KIND_LINE)
         add_onset(c, x->masked, y->masked);
@@ -371,7 +386,7 @@ static void report_words(struct tw_cmp *c, const struct tw_lines *l, const struc
         const struct line *x = &a->line[first.a], *y = &b->line[first.b];
         tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: text differs in %zu line%s, first line %zu: \"%.*s\" and \"%.*s\" "
                                                    "(--ignore 'line:REGEX' leaves lines out)", l->name, words, words == 1 ? "" : "s",
-                                                   x->number + 1, quoted(x), x->text, quoted(y), y->text));
+                                                   x->place, quoted(x), x->text, quoted(y), y->text));
     }
     tw_free(digits.p);
 }
@@ -464,8 +479,9 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     struct pairs numbers = {0}, words = {0}, open = {0}, noisy = {0};
     size_t uneven = 0;
     bool arms = c->o->arms;
-    split(c, &l->a, &a);
-    split(c, &l->b, &b);
+    bool bars = l->kind != TWIN_KIND_FILE || !l->ordered;
+    split(c, &l->a, bars, &a);
+    split(c, &l->b, bars, &b);
     match(c, &a, &b, RAW, 0, false, NULL, NULL);
     size_t noise = match(c, &a, &b, MASKED, 0, false, &noisy, NULL);
     claim_noise(c, l, &a, &b, &noisy);
@@ -482,8 +498,8 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     noise += judge_pairs(&a, &b, &numbers, &open, c);
     if (noise)
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
-                         tw_cmp_text(c, "%zu line%s of %s only in times, pids, speeds or addresses", noise,
-                                     noise == 1 ? " differs" : "s differ", l->name)));
+                         tw_cmp_text(c, "%zu line%s of %s differ%s only in times, pids, speeds or addresses", noise,
+                                     noise == 1 ? "" : "s", l->name, noise == 1 ? "s" : "")));
     if (glued)
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
                          tw_cmp_text(c, "%zu line%s of %s ran together with others that were printed at the same time", glued,

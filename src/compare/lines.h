@@ -11,6 +11,7 @@ struct line {
     const char *text;
     size_t n;
     size_t number; /* among the lines of the text that say something, from 0: claims name it */
+    size_t place;  /* in the text, from 1, as an editor counts: for people */
     char *masked;  /* noise left out; made when it is needed */
     bool matched;
 };

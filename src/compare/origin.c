@@ -7,6 +7,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The length of the tensor's name where the record's says that it is a sample ("w[1/16]", "w.exp_avg[:16384]", as older agents
@@ -194,6 +195,63 @@ static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index,
     return 0;
 }
 
+/* What a line of the job wrote to a weight was made by no operation that was seen. */
+static char *say_before_writing(struct tw_cmp *c, const struct tw_rec *r)
+{
+    if (r->phase == TWIN_PHASE_BACKWARD)
+        return tw_cmp_text(c, "the forward of step %u", r->step);
+    if (r->step == 0)
+        return tw_cmp_copy(c, "the first weights");
+    return tw_cmp_text(c, "the weights as step %u left them", r->step - 1);
+}
+
+/* "12 Net are looked at in part": from step 12 on nobody knows what was written to the weights of a model between the steps. */
+static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const struct tw_rec *r, char **found)
+{
+    const char *key, *value;
+    for (size_t i = 0; is_computed(r) && !*found && twin_trace_note(p->trace, i, &key, &value); i++) {
+        unsigned long from;
+        char *end;
+        if (strcmp(key, "written.unseen") != 0)
+            continue;
+        from = strtoul(value, &end, 10);
+        if (end != value && r->step >= from)
+            *found = tw_cmp_text(c, "the weights as step %u began (those of%.120s)", r->step, end);
+    }
+}
+
+static char *say_end_of_step_before(struct tw_cmp *c, uint32_t step)
+{
+    return step > 0 ? tw_cmp_text(c, "the end of step %u", step - 1) : tw_cmp_copy(c, "the beginning");
+}
+
+/* The operation recorded last before the record at `index`; what came before it is equal, since it is the first that differs. */
+static char *say_operation_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
+{
+    const struct tw_rec *r = &v->rec[index];
+    for (size_t i = index; i-- > 0;) {
+        const struct tw_rec *x = &v->rec[i];
+        bool same_call = strcmp(tw_rec_op(v, x), tw_rec_op(v, r)) == 0 && x->kind == TWIN_KIND_IN;
+        if (x->phase == TWIN_PHASE_KERNEL && x->step == r->step && !same_call)
+            return tw_rec_say(c, v, x);
+    }
+    return say_end_of_step_before(c, r->step);
+}
+
+/* A record of a thing that was made elsewhere, out of sight: what an operation was given, a module that is first called when
+ * steps have passed, tensors that a file is made of. It shows a difference and cannot be where it was made. Sets *found to
+ * the last thing seen before. */
+static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found)
+{
+    const struct tw_rec *r = &v->rec[index];
+    if (r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN)
+        *found = say_operation_before(c, v, index);
+    else if (r->phase == TWIN_PHASE_INIT && r->kind != TWIN_KIND_STATE && r->step > 0)
+        *found = tw_cmp_copy(c, "the beginning");
+    else if (r->phase == TWIN_PHASE_CHECKPOINT)
+        *found = say_end_of_step_before(c, r->step);
+}
+
 int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
                     struct twin_error *err)
 {
@@ -202,13 +260,22 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
     int rc = 0;
     if (f->role != TWIN_ORIGIN)
         return 0;
-    if (x->a != TW_NONE)
+    const struct tw_rec *named = tw_diff_rec(x, a, b, &v);
+    if (tw_is_written(named->phase, named->kind))
+        from = say_before_writing(c, named);
+    else if (x->a != TW_NONE)
+        only_shown(c, a, x->a, &from);
+    else
+        only_shown(c, b, x->b, &from);
+    if (!from && x->a != TW_NONE)
         rc = hidden_input(c, a, x->a, &from, err);
     if (rc == 0 && !from && x->b != TW_NONE)
         rc = hidden_input(c, b, x->b, &from, err);
-    if (rc == 0 && from) {
-        const struct tw_rec *r = tw_diff_rec(x, a, b, &v);
-        tw_finding_between(c, f, from, tw_rec_say(c, v, r));
-    }
+    if (rc == 0 && !from)
+        unseen_writing(c, a->proc, named, &from);
+    if (rc == 0 && !from)
+        unseen_writing(c, b->proc, named, &from);
+    if (rc == 0 && from)
+        tw_finding_between(c, f, from, tw_rec_say(c, v, named));
     return rc;
 }

@@ -4,13 +4,13 @@
 
 #include <string.h>
 
+/* Of a run that we stopped nobody asks this. */
 char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r)
 {
     switch (r->outcome) {
     case TWIN_RUN_EXITED: return tw_cmp_text(c, "exit code %d", r->exit_code);
     case TWIN_RUN_SIGNALED: return tw_cmp_text(c, "signal %d (%s)", r->signal, strsignal(r->signal));
     case TWIN_RUN_NOT_STARTED: return tw_cmp_text(c, "not started (%s)", r->message ? r->message : "");
-    case TWIN_RUN_STOPPED: return tw_cmp_copy(c, "stopped by twinrun");
     default: return tw_cmp_copy(c, "interrupted");
     }
 }

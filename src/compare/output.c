@@ -29,12 +29,33 @@ static bool both_ended(const struct tw_side *a, const struct tw_side *b)
     return tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b);
 }
 
-static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const char *which, bool cut_a, bool cut_b,
-                           struct tw_last_resort *out)
+/* Both streams of a run: as they were written where they were one, else one behind the other. */
+static void both_load(struct tw_cmp *c, const struct twin_run *run, struct stream *s)
 {
-    struct stream x, y;
-    stream_load(c, a->run, which, cut_a, &x);
-    stream_load(c, b->run, which, cut_b, &y);
+    struct stream errors;
+    stream_load(c, run, "stdout", run->stdout_truncated, s);
+    if (run->one_stream)
+        return;
+    stream_load(c, run, "stderr", run->stderr_truncated, &errors);
+    char *both = tw_malloc(s->bytes + errors.bytes + 1);
+    c->oom |= !both;
+    if (both) {
+        size_t n = s->bytes;
+        if (n)
+            memcpy(both, s->data, n);
+        if (n && both[n - 1] != '\n')
+            both[n++] = '\n';
+        if (errors.bytes)
+            memcpy(both + n, errors.data, errors.bytes);
+        tw_free(s->data);
+        *s = (struct stream){both, n + errors.bytes, s->cut || errors.cut};
+    }
+    tw_free(errors.data);
+}
+
+static void compare_texts(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const char *which, struct stream x,
+                          struct stream y, struct tw_last_resort *out)
+{
     struct tw_lines l = {.name = which, .name_b = which, .kind = TWIN_KIND_LINE, .a = {x.data, x.bytes, a->facts}, .b = {y.data, y.bytes, b->facts},
                          .whole = both_ended(a, b) && !x.cut && !y.cut,
                          .several_writers = a->run->process_count > 1 && b->run->process_count > 1, .shift = out->shift, .other_ends = out->other_ends};
@@ -46,13 +67,60 @@ static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const stru
     tw_free(y.data);
 }
 
+/* What a job wrote to a device itself has no copy, and so no digest. */
+static bool has_copy(const char *sha256, bool truncated)
+{
+    return *sha256 || !truncated;
+}
+
+static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const char *which, bool cut_a, bool cut_b,
+                           struct tw_last_resort *out)
+{
+    struct stream x, y;
+    stream_load(c, a->run, which, cut_a, &x);
+    stream_load(c, b->run, which, cut_b, &y);
+    compare_texts(c, a, b, which, x, y, out);
+}
+
+/* Of one run the streams were one file or terminal, of the other not: which line is whose is known of one run only. */
+static void compare_both(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out)
+{
+    struct stream x, y;
+    bool no_stdout = tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, "stdout");
+    bool no_stderr = tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, "stderr");
+    if (no_stdout && no_stderr)
+        return;
+    if (no_stdout || no_stderr) {
+        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: not compared: in one of the runs stdout and stderr were one "
+                                                   "(--ignore both, or record both runs alike)", no_stdout ? "stderr" : "stdout"));
+        return;
+    }
+    both_load(c, a->run, &x);
+    both_load(c, b->run, &y);
+    compare_texts(c, a, b, "stdout and stderr", x, y, out);
+}
+
 int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out)
 {
     const struct twin_run *x = a->run, *y = b->run;
-    if (strcmp(x->stdout_sha256, y->stdout_sha256) != 0 && !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, "stdout"))
-        compare_stream(c, a, b, "stdout", x->stdout_truncated, y->stdout_truncated, out);
-    if (strcmp(x->stderr_sha256, y->stderr_sha256) != 0 && !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, "stderr"))
-        compare_stream(c, a, b, "stderr", x->stderr_truncated, y->stderr_truncated, out);
+    if (x->one_stream != y->one_stream) {
+        compare_both(c, a, b, out);
+        return c->oom ? TWIN_ENOMEM : 0;
+    }
+    static const char *const name[] = {"stdout", "stderr"};
+    const char *sha_a[] = {x->stdout_sha256, x->stderr_sha256};
+    const char *sha_b[] = {y->stdout_sha256, y->stderr_sha256};
+    bool cut_a[] = {x->stdout_truncated, x->stderr_truncated};
+    bool cut_b[] = {y->stdout_truncated, y->stderr_truncated};
+    for (size_t i = 0; i < 2; i++) {
+        if (tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, name[i]))
+            continue;
+        if (!has_copy(sha_a[i], cut_a[i]) || !has_copy(sha_b[i], cut_b[i]))
+            tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: not compared: it went to a device, and no copy was kept "
+                                                       "(--ignore %s leaves it out)", name[i], name[i]));
+        else if (strcmp(sha_a[i], sha_b[i]) != 0)
+            compare_stream(c, a, b, name[i], cut_a[i], cut_b[i], out);
+    }
     return c->oom ? TWIN_ENOMEM : 0;
 }
 

@@ -232,18 +232,6 @@ static void account_silent_ranks(struct account *x)
     tw_buf_free(&list);
 }
 
-/* Calls of the job that its agent could not record at all: what they saw is in no hash. */
-static void account_lost(struct account *x, const struct tw_side *side)
-{
-    for (size_t i = 0; i < side->count; i++) {
-        const struct tw_proc *p = &side->proc[i];
-        char name[96];
-        if (p->info->lost)
-            missing(x, tw_cmp_text(x->c, "run %zu: %llu records of %s were lost: more than 1,048,576 names, or no memory",
-                                   side->index + 1, (ull)p->info->lost, who(p, name)));
-    }
-}
-
 /* ---- arms of different world size: rank 0 of each stands for the others */
 
 /* Does this process hold at every step the weights that rank 0 of its own run holds? */
@@ -282,7 +270,6 @@ static void account_replicas(struct account *x, const struct tw_side *side)
 void tw_account_side(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other, bool differs)
 {
     struct account x = {.c = c, .a = side, .b = other, .differs = differs};
-    account_lost(&x, side);
     if (side->count > 0)
         account_silent_ranks(&x);
 }
@@ -299,7 +286,6 @@ void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct t
             account_threads(&x, scans[i].pair);
     }
     tw_account_side(c, a, b, differs);
-    account_lost(&x, b);
     if (worlds_differ) {
         account_replicas(&x, a);
         account_replicas(&x, b);

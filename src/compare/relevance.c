@@ -63,6 +63,21 @@ static bool drawn_from(const struct idle *idle, const char *name)
     return drawn_by_both(idle, name) || (moved_silently(idle->before_a, idle->a, name) && moved_silently(idle->before_b, idle->b, name));
 }
 
+static const struct tw_rec *last_state(const struct tw_view *v, const char *name)
+{
+    for (size_t i = v->count; i-- > 0;)
+        if (v->rec[i].kind == TWIN_KIND_STATE && strcmp(tw_rec_name(v, &v->rec[i]), name) == 0)
+            return &v->rec[i];
+    return NULL;
+}
+
+/* Then it was spoken of, or counted, in an earlier step. */
+static bool differed_before(const struct idle *idle, const char *name)
+{
+    const struct tw_rec *a = last_state(idle->before_a, name), *b = last_state(idle->before_b, name);
+    return a && b && (a->digest.a != b->digest.a || a->digest.b != b->digest.b);
+}
+
 /* Python seeds its generators from the system's entropy: their states differ in all runs, and mean nothing until drawn from. */
 static bool is_idle(const struct tw_diff *d, void *user)
 {
@@ -79,7 +94,7 @@ static bool is_idle(const struct tw_diff *d, void *user)
         return false;
     if (idle->a->dropped + idle->b->dropped + idle->before_a->dropped + idle->before_b->dropped > 0)
         tw_cmp_unseen(idle->c, "whether something drew from generator %s before or in step %u, where records were dropped", name, r->step);
-    if (!idle->c->o->arms)
+    if (!idle->c->o->arms && !differed_before(idle, name))
         tw_cmp_note(idle->c, "generator %s differs too, but nothing was seen to draw from it: not counted", name);
     idle->dropped++;
     return true;
@@ -120,6 +135,8 @@ int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_vie
 /* Kinds that an evaluation, a checkpoint or a look at a value may add; a gradient or a weight more is another training. */
 static bool may_be_inserted(const struct tw_rec *r)
 {
+    if (tw_is_written(r->phase, r->kind)) /* evaluated with other weights, and written back: what both compute tells whether it was */
+        return true;
     switch (r->kind) {
     case TWIN_KIND_STATE:
     case TWIN_KIND_BATCH:

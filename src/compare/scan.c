@@ -372,11 +372,13 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
     f->step_b = (uint32_t)(step + out->shift);
     f->rank = out->pair->a->rank;
     tw_finding_set(c, &f->process, tw_cmp_copy(c, tw_proc_role(out->pair->a)));
-    if (dropped)
+    if (dropped) {
         tw_finding_set(c, &f->name, tw_cmp_text(c, "within %llu dropped records of step %u", (unsigned long long)dropped, step));
-    else
+        tw_finding_set(c, &f->text, tw_cmp_copy(c, "proven by the value hash; --lossless keeps the details"));
+    } else {
         tw_finding_set(c, &f->name, tw_cmp_text(c, "value hash of step %u", step));
-    tw_finding_set(c, &f->text, tw_cmp_copy(c, "proven by the value hash; --lossless keeps the details"));
+        tw_finding_set(c, &f->text, tw_cmp_copy(c, "proven by the value hash; no record that was read differs"));
+    }
     tw_findings_take(c, &out->origins, f);
     out->found = true;
     out->step = step;

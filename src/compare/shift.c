@@ -268,6 +268,9 @@ static bool does_not_count(const struct tw_diff *d, void *user)
     /* The order of parameters is recorded at an optimizer's first step, which is another one in each arm. */
     if (!seam && r->kind == TWIN_KIND_ORDER && (d->a == TW_NONE || d->b == TW_NONE))
         return true;
+    /* Written to since the step before, which is a first step in one arm: its first weights say what it began with. */
+    if (!seam && tw_is_written(r->phase, r->kind) && r->phase == TWIN_PHASE_FORWARD && (d->a == TW_NONE || d->b == TW_NONE))
+        return true;
     if (!seam)
         return d->a == TW_NONE && leads_there(s, r);
     if (d->a == TW_NONE || d->b == TW_NONE) /* not recorded on one side: unknown */

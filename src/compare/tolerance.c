@@ -205,6 +205,7 @@ void tw_judged_free(struct tw_judged *j)
     tw_free(j->where);
     tw_free(j->outside);
     tw_free(j->open);
+    tw_free(j->end_open);
     *j = (struct tw_judged){.worst = -1};
 }
 
@@ -244,6 +245,41 @@ static void say_allowed(struct tw_buf *b, const struct tw_tolerance_rule *r)
             tw_buf_printf(b, "%s%s %.3g", b->len ? ", " : "", all[i].name, all[i].value);
 }
 
+/* Notes that a difference of this step was judged. Several processes come one after the other, each from its first step on. */
+static void judged_at(struct tw_judged *j, uint32_t step)
+{
+    for (size_t i = 0; i < j->spans; i++) {
+        struct tw_judged_span *s = &j->span[i];
+        if (step >= s->first && step <= s->last)
+            return;
+        if (step != s->last + 1)
+            continue;
+        s->last = step;
+        return;
+    }
+    if (j->spans == TW_JUDGED_SPANS)
+        j->more++;
+    else
+        j->span[j->spans++] = (struct tw_judged_span){step, step};
+}
+
+/* "steps 3, 7 to 9" */
+static char *say_steps(struct tw_cmp *c, const struct tw_judged *j)
+{
+    struct tw_buf text = {0};
+    bool one = j->spans == 1 && j->span[0].first == j->span[0].last && j->more == 0;
+    tw_buf_puts(&text, one ? "step " : "steps ");
+    for (size_t i = 0; i < j->spans; i++) {
+        tw_buf_printf(&text, "%s%u", i ? ", " : "", j->span[i].first);
+        if (j->span[i].last > j->span[i].first)
+            tw_buf_printf(&text, " to %u", j->span[i].last);
+    }
+    if (j->more)
+        tw_buf_printf(&text, " and %zu more", j->more);
+    c->oom |= text.failed;
+    return tw_buf_steal(&text);
+}
+
 void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name, uint32_t step, const struct tw_measure *m,
                           struct tw_judged *j)
 {
@@ -259,6 +295,7 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
     if (isnan(m->relative) && !surely_outside(rule, m)) {
         tw_judged_open(c, j, tw_cmp_text(c, "%s/%s/%s at step %u has no sketch, or holds NaN or Inf", phase, kind, name, step));
         rule->unmeasured++;
+        j->open_weights += strcmp(kind, twin_kind_name(TWIN_KIND_WEIGHT)) == 0;
         return;
     }
     double share = isnan(m->relative) ? INFINITY : share_of(rule, m);
@@ -274,6 +311,7 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
         return;
     }
     j->measured++;
+    judged_at(j, step);
     rule->measured++;
     if (share > rule->worst) {
         rule->worst = share;
@@ -295,19 +333,29 @@ static void judge_one(struct tw_cmp *c, const struct tw_diff *d, const struct tw
     tw_tolerance_measure(c, twin_phase_name(r->phase), twin_kind_name(r->kind), tw_rec_name(v, r), r->step, &m, j);
 }
 
+static void say_where(struct tw_cmp *c, const struct tw_judged *j)
+{
+    char *steps = say_steps(c, j);
+    tw_cmp_note(c, "within tolerance where the baseline keeps numbers (%s): the largest uses %.2g of what is allowed (%s); %llu difference%s "
+                "measured, %llu not judged", steps ? steps : "", j->worst, j->where ? j->where : "", (unsigned long long)j->measured,
+                j->measured == 1 ? "" : "s", (unsigned long long)j->unmeasured);
+    tw_free(steps);
+}
+
 /* A distance that is not known is not a small one: with a run as the reference every difference must have been measured. */
 bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
 {
-    bool inside = !j->outside && j->measured > 0 && (j->unmeasured == 0 || j->few_kept);
+    bool enough = j->unmeasured == 0 || (j->few_kept && !j->end_open);
+    bool inside = !j->outside && j->measured > 0 && enough;
     if (j->outside)
         tw_cmp_note(c, "outside the tolerance: %s", j->outside);
     else if (inside && j->unmeasured == 0)
         tw_cmp_note(c, "within tolerance: the largest uses %.2g of what is allowed (%s); %llu difference%s measured", j->worst,
                     j->where ? j->where : "", (unsigned long long)j->measured, j->measured == 1 ? "" : "s");
     else if (inside)
-        tw_cmp_note(c, "within tolerance where the baseline keeps numbers: the largest uses %.2g of what is allowed (%s); %llu difference%s "
-                    "measured, %llu not judged", j->worst, j->where ? j->where : "", (unsigned long long)j->measured,
-                    j->measured == 1 ? "" : "s", (unsigned long long)j->unmeasured);
+        say_where(c, j);
+    else if (j->end_open)
+        tw_cmp_note(c, "not judged by the tolerance: %s, the last step that differs; the baseline keeps no numbers of its weights", j->end_open);
     else if (j->unmeasured)
         tw_cmp_note(c, "not judged by the tolerance: %s (%llu of %llu differences); check --tolerance, or --sketch-every 1, records what it takes",
                     j->open ? j->open : "", (unsigned long long)j->unmeasured, (unsigned long long)(j->measured + j->unmeasured));

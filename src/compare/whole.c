@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECORDS_MAX 50000000u /* of one trace: beyond that the counting itself would take minutes */
+uint64_t tw_whole_limit = 50000000; /* records of one trace: beyond that the counting itself would take minutes */
 
 /* ---- the tensor that a part belongs to: its name without "[first:end]" */
 
@@ -157,7 +157,7 @@ static struct part *part_of(struct book *k, const struct twin_trace_record *r, c
 static int take_part(void *user, const struct twin_trace_record *r)
 {
     struct book *k = user;
-    if (++k->records > RECORDS_MAX)
+    if (++k->records > tw_whole_limit)
         return 1;
     const struct twin_series *s = twin_trace_series(k->scan->pair->a->trace, r->series);
     if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED || !counts(s) || r->step < k->first || r->step > k->last)
@@ -253,8 +253,9 @@ static void one_process(struct tw_cmp *c, const struct tw_scan *s)
             qsort(k.both, k.both_count, sizeof *k.both, compare_words);
     }
     twin_trace_walk(s->pair->a->trace, take_part, NULL, &k, NULL);
-    if (k.records > RECORDS_MAX)
-        tw_cmp_unseen(c, "rank %d: whether every element of large tensors was looked at: more than %u records", s->pair->a->rank, RECORDS_MAX);
+    if (k.records > tw_whole_limit)
+        tw_cmp_unseen(c, "rank %d: whether every element of large tensors was looked at: more than %llu records", s->pair->a->rank,
+                      (unsigned long long)tw_whole_limit);
     wait_to_the_end(&k);
     add_up(&k);
     tw_free(k.tensor);

@@ -332,6 +332,22 @@ static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_fo
     tw_cmp_note(c, "zoom: the first operation that meets the difference is %s%s%.*s", name, line ? " at " : "", (int)line, op->site ? op->site : "");
 }
 
+/* Something other than a generator differs in a step without a record of an operation: what the recorded steps show follows
+ * from it, and explains nothing. */
+static bool parts_unrecorded(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b)
+{
+    bool differs = false;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tw_view *v;
+        differs |= tw_diff_significant(&d->d[i]) && tw_diff_rec(&d->d[i], a, b, &v)->kind != TWIN_KIND_STATE;
+    }
+    for (size_t i = 0; i < a->count && differs; i++)
+        differs = a->rec[i].phase != TWIN_PHASE_KERNEL;
+    for (size_t i = 0; i < b->count && differs; i++)
+        differs = b->rec[i].phase != TWIN_PHASE_KERNEL;
+    return differs;
+}
+
 /* Looks for an operation in one step. A generator that differed in an earlier step still counts. */
 static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashes_differ, struct twin_error *err)
 {
@@ -353,6 +369,11 @@ static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashe
         }
     }
     z->drew |= op.drew;
+    if (!z->done && parts_unrecorded(&d, &va, &vb)) {
+        z->done = true;
+        if (!z->suspect)
+            tw_cmp_note(c, "zoom: the reruns parted at step %u already, before the steps in which operations were recorded", step);
+    }
     tw_zoom_found_free(&op);
     tw_stepdiff_free(&d);
     tw_view_free(&va);

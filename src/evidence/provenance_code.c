@@ -7,6 +7,7 @@
 
 #include "base.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,6 +286,20 @@ static void all_remotes(struct tw_collector *c, json_t *code, const char *top)
             all_remotes(c, module, json_string_value(json_object_get(module, "top")));
 }
 
+/* The real path of the home that the run lies in, with a slash at its end: HOME/runs/RUN. NULL: it lies in none. */
+static char *home_of(const struct twin_run *run)
+{
+    char real[PATH_MAX];
+    char *end = realpath(run->dir, real) ? strrchr(real, '/') : NULL;
+    if (end)
+        *end = '\0';
+    end = end ? strrchr(real, '/') : NULL;
+    if (!end || strcmp(end, "/runs") != 0)
+        return NULL;
+    end[1] = '\0';
+    return tw_strdup(real);
+}
+
 void tw_pv_code_later(struct tw_collector *c, json_t *code)
 {
     struct tw_ask a;
@@ -295,6 +310,7 @@ void tw_pv_code_later(struct tw_collector *c, json_t *code)
         json_decref(list);
         return;
     }
+    char *home = home_of(c->run);
     all_remotes(c, code, top);
     bool ok = GIT(&a, top, UNTRACKED_S, LIST_MAX, "ls-files", "--others", "--exclude-standard", "-z");
     bool more = a.late || a.full;
@@ -309,6 +325,10 @@ void tw_pv_code_later(struct tw_collector *c, json_t *code)
         char *full = tw_path_join(top, path);
         if (!full)
             break;
+        if (home && tw_starts(full, home) && twin_home_holds(full)) { /* what other runs printed is no code of this one */
+            tw_free(full);
+            continue;
+        }
         json_t *o = json_pack("{s:o}", "path", tw_json_bytes(path));
         if (tw_pv_sha256(full, UNTRACKED_BYTES - hashed + 1, 0, hex, &bytes, &why) == 0)
             tw_pv_put(o, "sha256", json_string(hex));
@@ -325,4 +345,5 @@ void tw_pv_code_later(struct tw_collector *c, json_t *code)
         json_decref(list);
     tw_pv_put(code, "untracked_all_listed", json_boolean(ok && !more));
     tw_free(a.out);
+    tw_free(home);
 }

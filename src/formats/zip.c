@@ -41,6 +41,23 @@ static int read_end64(const struct tw_source *s, uint64_t end, struct directory 
     return 0;
 }
 
+/* Between the directory and its end record there may be a zip64 end record, which PyTorch writes in any case, and nothing else:
+ * zip files may stand behind one another (torch.distributed.checkpoint), and this directory then speaks of another one. */
+static int check_end(const struct tw_source *s, const struct directory *d, struct twin_error *err)
+{
+    unsigned char b[END64];
+    uint64_t at = d->at + d->bytes, left = d->end - at;
+    if (left == 0)
+        return 0;
+    int rc = left < END64 + LOCATOR ? 0 : tw_source_read(s, at, b, END64, err);
+    if (rc != 0)
+        return rc;
+    bool ours = left >= END64 + LOCATOR && memcmp(b, "PK\6\6", 4) == 0 && tw_le64(b + 48) == d->at;
+    if (!ours || tw_le64(b + 4) != left - 12 - LOCATOR) /* its length, without these 12 bytes */
+        return damaged(s, err, "the file holds more than the central directory says", at);
+    return 0;
+}
+
 static int find_end(const struct tw_source *s, struct directory *d, struct twin_error *err)
 {
     size_t n = s->size < END + MAX_COMMENT ? (size_t)s->size : END + MAX_COMMENT, i;
@@ -67,6 +84,8 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     tw_free(tail);
     if (rc == 0 && (d->at > d->end || d->bytes > d->end - d->at))
         rc = damaged(s, err, "the central directory lies outside", d->at);
+    if (rc == 0)
+        rc = check_end(s, d, err);
     if (rc == 0 && (d->count > TW_MAX_TENSORS || d->bytes > TW_MAX_LIST))
         rc = twin_error_set(err, TWIN_ELIMIT, "%s: %llu files in a zip file; at most %d are read", s->name, (unsigned long long)d->count, TW_MAX_TENSORS);
     if (rc == 0 && d->count > d->bytes / CENTRAL)
@@ -166,6 +185,8 @@ static int check_places(const struct tw_source *s, struct tw_zip *z, struct twin
 {
     if (z->count)
         qsort(z->entry, z->count, sizeof *z->entry, by_place);
+    if (z->count && z->entry[0].header != 0)
+        return damaged(s, err, "something stands before its first file", z->entry[0].header);
     for (size_t i = 1; i < z->count; i++)
         if (z->entry[i - 1].piece.at + z->entry[i - 1].piece.packed > z->entry[i].header)
             return damaged(s, err, "two files overlap", z->entry[i].header);

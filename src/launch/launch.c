@@ -83,30 +83,16 @@ static int hand_out(const struct launch *l, int rc, struct twin_error *err)
                           about_home ? "; set TWINRUN_HOME to a folder that can be written and has room" : "");
 }
 
-/* A fresh home keeps itself out of the user's repository. */
-static void make_home_invisible(const char *home)
-{
-    char *path = tw_path_join(home, ".gitignore");
-    int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
-    if (fd >= 0 && (tw_write_all(fd, "*\n", 2) != 0 || close(fd) != 0))
-        unlink(path);
-    tw_free(path);
-}
-
 static int make_run_folder(struct launch *l)
 {
     struct twin_run *run = l->run;
     char *runs = tw_path_join(l->home, "runs");
     char stamp[32], label[33], id[33];
-    struct stat st;
-    bool fresh = stat(l->home, &st) != 0;
     int rc = 0;
     if (!runs)
         return no_memory(l->err);
-    if (tw_mkdirs(runs, NULL) != 0)
+    if (twin_home_make(l->home, NULL) != 0 || tw_mkdirs(runs, NULL) != 0)
         rc = refuse_home(l, runs);
-    if (rc == 0 && fresh)
-        make_home_invisible(l->home);
     run->start_realtime_ns = tw_realtime_ns();
     tw_utc_stamp(run->start_realtime_ns, stamp);
     label_part(l->o->label, label);
@@ -285,6 +271,9 @@ static int prepare_job(struct launch *l)
     const struct twin_launch_options *o = l->o;
     struct tw_job *job = &l->job;
     uint64_t cap = o->output_cap_bytes ? o->output_cap_bytes : OUTPUT_CAP_BYTES;
+    enum tw_stream_show show = TW_STREAM_STORED;
+    if (o->show_output)
+        show = o->native_output ? TW_STREAM_NATIVE : TW_STREAM_COPIED;
     int rc = choose_folder(l);
     if (rc == 0)
         rc = list_files_before(l);
@@ -297,7 +286,10 @@ static int prepare_job(struct launch *l)
     if (rc == 0)
         rc = tw_input_open(&job->input, o->stdin_spool, l->err);
     for (int i = 0; rc == 0 && i < 2; i++)
-        rc = tw_stream_open(&job->stream[i], l->run->dir, i + 1, o->show_output, cap, l->err);
+        rc = tw_stream_open(&job->stream[i], l->run->dir, i + 1, show, cap, l->err);
+    l->run->one_stream = show == TW_STREAM_NATIVE && tw_stream_is_one();
+    if (rc == 0 && l->run->one_stream)
+        rc = tw_stream_join(&job->stream[1], &job->stream[0], l->err);
     if (rc == 0 && o->agents)
         rc = tw_env_protocol(&l->env, o, l->run, &l->agent, l->err);
     if (rc == 0)
@@ -334,7 +326,8 @@ static int start_job(struct launch *l, const sigset_t *wanted)
     job->started = true;
     /* Our copies of the job's ends: while we hold them there is no end of file. */
     for (int i = 0; i < 2; i++) {
-        close(job->stream[i].job_end);
+        if (job->stream[i].job_end >= 0)
+            close(job->stream[i].job_end);
         job->stream[i].job_end = -1;
     }
     if (job->input.child_fd >= 0) {
@@ -396,16 +389,26 @@ static int set_outcome(struct launch *l)
     return run->message ? 0 : no_memory(l->err);
 }
 
+/* What went to the job's own file is copied now. Without a copy there is no digest either. */
+static void collect_stream(struct twin_run *run, struct tw_stream *s, uint64_t *bytes, bool *truncated, char sha256[65])
+{
+    const char *why = NULL;
+    bool copied = s->joined || tw_stream_direct_collect(s, &why) == 0;
+    *bytes = s->bytes;
+    *truncated = !copied || s->stored < s->bytes;
+    tw_stream_finish(s, sha256);
+    if (copied)
+        return;
+    sha256[0] = '\0';
+    tw_run_note(run, "no copy of the job's %s could be kept: %s", s->name, why);
+}
+
 static void collect_output(struct launch *l)
 {
     struct twin_run *run = l->run;
     struct tw_stream *s = l->job.stream;
-    run->stdout_bytes = s[0].bytes;
-    run->stderr_bytes = s[1].bytes;
-    run->stdout_truncated = s[0].stored < s[0].bytes;
-    run->stderr_truncated = s[1].stored < s[1].bytes;
-    tw_stream_finish(&s[0], run->stdout_sha256);
-    tw_stream_finish(&s[1], run->stderr_sha256);
+    collect_stream(run, &s[0], &run->stdout_bytes, &run->stdout_truncated, run->stdout_sha256);
+    collect_stream(run, &s[1], &run->stderr_bytes, &run->stderr_truncated, run->stderr_sha256);
     for (int i = 0; i < 2; i++)
         if (s[i].store_errno)
             tw_run_note(run, "%s could be stored only up to %llu bytes: %s", s[i].name, (unsigned long long)s[i].stored,
@@ -582,7 +585,7 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
     l.job = (struct tw_job){.o = o, .run = l.run, .progress_fd = -1, .signal_fd = -1, .spawn.exec_fd = -1};
     l.job.input = (struct tw_input){.child_fd = -1, .source = -1, .sink = -1, .spool = -1, .rewind_to = -1};
     for (int i = 0; i < 2; i++)
-        l.job.stream[i] = (struct tw_stream){.source = -1, .job_end = -1, .sink = -1, .store = -1};
+        l.job.stream[i] = (struct tw_stream)TW_STREAM_CLOSED;
     if (!l.run)
         return no_memory(err);
     tw_own_hold_signals(&l.own, &wanted);

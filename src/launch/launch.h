@@ -12,6 +12,7 @@
  *   trial.c      may the agent be loaded?           elf.c        what kind of program is it?
  *   files.c      which files the job wrote          scratch.c    a copy of the working folder
  *   own.c        our own signals and descriptors    progress.c   the agents' progress file
+ *   direct.c     output that goes into a file
  *   run_save.c, run_load.c, home.c                  the run folder
  *   host.c, gpus.c  counters of the machine
  *   redact.c     secrets out of what is written     (what is one: base/secret.c)
@@ -128,9 +129,35 @@ struct tw_stream {
     char *chunk;         /* what was read last and is not passed on completely */
     size_t chunk_len, chunk_off;
     uint64_t must_drain; /* bytes that were in the pipe when the job ended */
+    bool breaks_with_sink; /* when the sink takes no more, the job's next write fails, too */
+    bool joined;         /* its bytes go through the other stream: only the job's end is open */
+    int direct;          /* the file or device that the job writes to by itself; -1 = none */
+    bool direct_is_file;
+    off_t direct_from, direct_until; /* what the job wrote of the file; until -1 = to its end */
+};
+/* What every stream is before it is opened. */
+#define TW_STREAM_CLOSED {.source = -1, .job_end = -1, .sink = -1, .store = -1, .direct = -1}
+/* How the job's output reaches ours. */
+enum tw_stream_show {
+    TW_STREAM_STORED, /* only stored */
+    TW_STREAM_COPIED, /* passed on as well; if that fails, the job does not notice */
+    TW_STREAM_NATIVE  /* as without us: files themselves, one stream where ours are one, broken pipes */
 };
 /* fd: 1 or 2. */
-int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, bool show, uint64_t cap, struct twin_error *err);
+int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_stream_show show, uint64_t cap,
+                   struct twin_error *err);
+/* Of ours, are 1 and 2 the same terminal, pipe or socket? Then the job's shall be, too. */
+bool tw_stream_is_one(void);
+/* s's bytes go where `into` goes: the job's ends are one. Both are open. */
+int tw_stream_join(struct tw_stream *s, const struct tw_stream *into, struct twin_error *err);
+/* Stores and hashes the first n bytes of the chunk. */
+void tw_stream_keep(struct tw_stream *s, size_t n);
+/* direct.c. Is fd a file or a device that the job can be given itself? */
+bool tw_stream_try_direct(struct tw_stream *s, int fd);
+/* What comes from here on was caused by our stopping the job: it is not kept. */
+void tw_stream_direct_cut(struct tw_stream *s);
+/* After the job: copies what it wrote. Returns 0, or an errno with the reason in *why. */
+int tw_stream_direct_collect(struct tw_stream *s, const char **why);
 void tw_stream_pump(struct tw_stream *s);       /* source is readable */
 void tw_stream_pass_on(struct tw_stream *s);    /* sink is writable, or was never asked */
 bool tw_stream_is_stuck(const struct tw_stream *s); /* has something that the sink did not take yet */

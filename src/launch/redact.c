@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replaces secrets by keyed hashes. The key lies outside of every home, in the user's state folder ($XDG_STATE_HOME,
+ * else ~/.local/state): a home is handed around, packed or committed by accident, and with its key in it everybody
+ * could try guesses. A key that an older version left in a home is moved there, and the home remembers its name.
+ */
 #include <twin/redact.h>
 
 #include "launch.h"
@@ -7,13 +12,15 @@
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <pwd.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { KEY_BYTES = 32, SHOWN_BYTES = 8 };
-static const char name_of_key[] = "redaction.key", begin[] = "[redacted";
+static const char name_of_key[] = "redaction.key", name_of_id[] = "redaction.id", begin[] = "[redacted";
 
 struct twin_redactor {
     bool has_key;
@@ -26,34 +33,6 @@ static int no_memory(struct twin_error *err)
     return twin_error_set(err, TWIN_ENOMEM, "out of memory keeping secrets out of the record");
 }
 
-/* A key that others may read hides nothing from them: it is not used. */
-static bool read_key(struct twin_redactor *r, const char *path)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool ok = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 077) == 0 && tw_pread_all(fd, r->key, KEY_BYTES, 0) == KEY_BYTES;
-    if (fd >= 0)
-        close(fd);
-    return ok;
-}
-
-/* Complete under its name or not there: runs that start at the same time agree on one. */
-static void make_key(const char *home, const char *path)
-{
-    unsigned char key[KEY_BYTES];
-    char *temp = tw_printf("%s/.%s.%ld", home, name_of_key, (long)getpid());
-    int fd = temp && getrandom(key, sizeof key, 0) == sizeof key ? open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
-    if (fd >= 0) {
-        bool written = tw_write_all(fd, key, sizeof key) == 0 && fsync(fd) == 0;
-        close(fd);
-        if (written && link(temp, path) != 0 && errno != EEXIST && access(path, F_OK) != 0)
-            written = rename(temp, path) == 0; /* a file system without links */
-        unlink(temp);
-    }
-    explicit_bzero(key, sizeof key);
-    tw_free(temp);
-}
-
 static void digest(const struct twin_redactor *r, const void *data, size_t n, char out[2 * SHOWN_BYTES + 1])
 {
     unsigned char mac[EVP_MAX_MD_SIZE];
@@ -63,25 +42,133 @@ static void digest(const struct twin_redactor *r, const void *data, size_t n, ch
         tw_hex(mac, SHOWN_BYTES, out);
 }
 
-int twin_redactor_open(const char *home, struct twin_redactor **out, struct twin_error *err)
+/* A key that others may read, or that another user owns, hides nothing from them: it is not used. */
+static bool read_key(struct twin_redactor *r, const char *path)
 {
     static const char about[] = "twinrun redaction key";
-    struct twin_redactor *r = tw_calloc(1, sizeof *r);
-    char *path = tw_path_join(home, name_of_key);
-    *out = r;
-    if (!r || !path) {
-        tw_free(r);
-        tw_free(path);
-        *out = NULL;
-        return no_memory(err);
-    }
-    if (!(r->has_key = read_key(r, path)) && access(path, F_OK) != 0) {
-        make_key(home, path);
-        r->has_key = read_key(r, path);
-    }
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool safe = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    safe = safe && (st.st_mode & 077) == 0 && st.st_uid == geteuid();
+    r->has_key = safe && tw_pread_all(fd, r->key, KEY_BYTES, 0) == KEY_BYTES;
+    if (fd >= 0)
+        close(fd);
     digest(r, about, sizeof about - 1, r->id);
     r->has_key = r->id[0] != '\0';
+    return r->has_key;
+}
+
+/* Complete under its name or not there: commands that start at the same time agree on one. */
+static void write_key(const char *path, const unsigned char key[KEY_BYTES])
+{
+    char *temp = tw_printf("%s.%ld", path, (long)getpid());
+    int fd = temp ? open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    if (fd >= 0) {
+        bool written = tw_write_all(fd, key, KEY_BYTES) == 0 && fsync(fd) == 0;
+        close(fd);
+        if (written && link(temp, path) != 0 && errno != EEXIST && access(path, F_OK) != 0)
+            rename(temp, path); /* a file system without links */
+        unlink(temp);
+    }
+    tw_free(temp);
+}
+
+/* The folder of the user's keys, made and kept out of git; NULL: there is none, or no memory. */
+static char *key_folder(void)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *user = getenv("HOME");
+    const struct passwd *account = NULL;
+    char *base = NULL;
+    if (!user || user[0] != '/') {
+        account = getpwuid(geteuid());
+        user = account ? account->pw_dir : NULL;
+    }
+    if (state && state[0] == '/')
+        base = tw_strdup(state);
+    else if (user && user[0] == '/')
+        base = tw_path_join(user, ".local/state");
+    char *folder = base && tw_mkdirs(base, NULL) == 0 ? tw_path_join(base, "twinrun") : NULL;
+    if (folder && mkdir(folder, 0700) != 0 && errno != EEXIST) {
+        tw_free(folder);
+        folder = NULL;
+    }
+    char *hidden = folder ? tw_path_join(folder, ".gitignore") : NULL;
+    int fd = hidden ? open(hidden, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    if (fd >= 0) {
+        tw_write_all(fd, "*\n", 2);
+        close(fd);
+    }
+    tw_free(hidden);
+    tw_free(base);
+    return folder;
+}
+
+/* The key that the home names: one that an older version had left in it. */
+static bool read_named(struct twin_redactor *r, const char *home, const char *folder)
+{
+    char *marker = tw_path_join(home, name_of_id), *id = NULL;
+    size_t n = 0;
+    bool found = false;
+    if (marker && tw_read_file(marker, 64, &id, &n, NULL) == 0) {
+        id[strcspn(id, "\n")] = '\0';
+        bool plain = strlen(id) == 2 * SHOWN_BYTES && strspn(id, "0123456789abcdef") == 2 * SHOWN_BYTES;
+        char *path = plain ? tw_printf("%s/redaction-%s.key", folder, id) : NULL;
+        found = path && read_key(r, path) && strcmp(r->id, id) == 0;
+        tw_free(path);
+    }
+    tw_free(id);
+    tw_free(marker);
+    return found;
+}
+
+/* Moves a key out of the home. It is deleted there only when it can be read in its new place. */
+static bool take_over(struct twin_redactor *r, const char *home, const char *folder)
+{
+    char *old = tw_path_join(home, name_of_key);
+    bool found = old && read_key(r, old);
+    if (found && folder) {
+        struct twin_redactor copy = {0};
+        char line[2 * SHOWN_BYTES + 2];
+        char *path = tw_printf("%s/redaction-%s.key", folder, r->id), *marker = tw_path_join(home, name_of_id);
+        int length = snprintf(line, sizeof line, "%s\n", r->id);
+        if (path)
+            write_key(path, r->key);
+        bool moved = path && marker && read_key(&copy, path) && memcmp(copy.key, r->key, KEY_BYTES) == 0;
+        if (moved && tw_write_file_atomic(marker, line, (size_t)length, NULL) == 0)
+            unlink(old);
+        explicit_bzero(&copy, sizeof copy);
+        tw_free(path);
+        tw_free(marker);
+    }
+    tw_free(old);
+    return found;
+}
+
+static void read_own(struct twin_redactor *r, const char *folder)
+{
+    char *path = tw_path_join(folder, name_of_key);
+    if (path && !read_key(r, path) && access(path, F_OK) != 0) {
+        unsigned char key[KEY_BYTES];
+        if (getrandom(key, sizeof key, 0) == sizeof key)
+            write_key(path, key);
+        explicit_bzero(key, sizeof key);
+        read_key(r, path);
+    }
     tw_free(path);
+}
+
+int twin_redactor_open(const char *home, struct twin_redactor **out, struct twin_error *err)
+{
+    struct twin_redactor *r = tw_calloc(1, sizeof *r);
+    *out = r;
+    if (!r)
+        return no_memory(err);
+    char *folder = key_folder();
+    bool found = folder && read_named(r, home, folder);
+    found = found || take_over(r, home, folder);
+    if (!found && folder)
+        read_own(r, folder);
+    tw_free(folder);
     return 0;
 }
 

@@ -449,6 +449,7 @@ static void read_end(struct reader *r, json_t *o, struct twin_run *run)
     run->wall_s = number(r, o, "wall_s");
     read_output(r, o, "stdout", &run->stdout_bytes, run->stdout_sha256, &run->stdout_truncated);
     read_output(r, o, "stderr", &run->stderr_bytes, run->stderr_sha256, &run->stderr_truncated);
+    run->one_stream = json_is_true(json_object_get(o, "one_stream")); /* runs of older versions lack it */
     read_processes(r, o, run);
     read_files(r, o, run);
     read_facts(r, o, run);

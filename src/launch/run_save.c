@@ -274,6 +274,7 @@ static void put_end(struct builder *b, json_t *o, const struct twin_run *run, co
         output(b, run->stdout_bytes, x->stream ? &x->stream[0] : NULL, run->stdout_sha256, run->stdout_truncated));
     put(b, o, "stderr",
         output(b, run->stderr_bytes, x->stream ? &x->stream[1] : NULL, run->stderr_sha256, run->stderr_truncated));
+    put(b, o, "one_stream", json_boolean(run->one_stream));
     put(b, o, "processes", processes(b, run));
     put(b, o, "files", files(b, run));
     put(b, o, "files_truncated", json_boolean(run->files_truncated));

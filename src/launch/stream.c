@@ -99,10 +99,13 @@ static int open_source(struct tw_stream *s, int fd, bool show)
     return 0;
 }
 
-int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, bool show, uint64_t cap, struct twin_error *err)
+int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_stream_show show, uint64_t cap,
+                   struct twin_error *err)
 {
-    *s = (struct tw_stream){
-        .name = fd == 1 ? "stdout" : "stderr", .source = -1, .job_end = -1, .sink = -1, .store = -1, .cap = cap};
+    *s = (struct tw_stream)TW_STREAM_CLOSED;
+    s->name = fd == 1 ? "stdout" : "stderr";
+    s->cap = cap;
+    s->breaks_with_sink = show == TW_STREAM_NATIVE;
     char *path = tw_path_join(run_dir, s->name);
     s->chunk = tw_malloc(CHUNK_BYTES);
     s->sha = EVP_MD_CTX_new();
@@ -111,20 +114,46 @@ int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, bool show, 
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the job's %s", s->name);
         goto out;
     }
-    s->store = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    s->store = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (s->store < 0) {
         rc = twin_error_system(err, "cannot write %s", path);
         goto out;
     }
-    if (open_source(s, fd, show) != 0 || fcntl(s->source, F_SETFL, O_NONBLOCK) != 0) {
+    if (show == TW_STREAM_NATIVE && tw_stream_try_direct(s, fd))
+        goto out;
+    if (open_source(s, fd, show != TW_STREAM_STORED) != 0 || fcntl(s->source, F_SETFL, O_NONBLOCK) != 0) {
         rc = twin_error_system(err, "cannot make a pipe for the job's %s", s->name);
         goto out;
     }
-    if (show)
+    if (show != TW_STREAM_STORED)
         open_sink(s, fd);
 out:
     tw_free(path);
     return rc;
+}
+
+bool tw_stream_is_one(void)
+{
+    struct stat out;
+    struct stat errors;
+    if (fstat(1, &out) != 0 || fstat(2, &errors) != 0)
+        return false;
+    if (S_ISCHR(out.st_mode) && S_ISCHR(errors.st_mode))
+        return out.st_rdev == errors.st_rdev && isatty(1) && isatty(2);
+    return out.st_dev == errors.st_dev && out.st_ino == errors.st_ino;
+}
+
+int tw_stream_join(struct tw_stream *s, const struct tw_stream *into, struct twin_error *err)
+{
+    s->joined = true;
+    if (into->direct >= 0) /* one file: each has its own way to it, and one copy is enough */
+        return 0;
+    close_fd(&s->source);
+    close_fd(&s->job_end);
+    s->job_end = fcntl(into->job_end, F_DUPFD_CLOEXEC, 3);
+    if (s->job_end < 0)
+        return twin_error_system(err, "cannot make one stream of the job's stdout and stderr");
+    return 0;
 }
 
 static void store(struct tw_stream *s, size_t n)
@@ -144,6 +173,13 @@ static void store(struct tw_stream *s, size_t n)
     s->store = -1;
 }
 
+void tw_stream_keep(struct tw_stream *s, size_t n)
+{
+    s->bytes += (uint64_t)n;
+    EVP_DigestUpdate(s->sha, s->chunk, n);
+    store(s, n);
+}
+
 void tw_stream_pump(struct tw_stream *s)
 {
     if (s->source < 0 || tw_stream_is_stuck(s))
@@ -160,10 +196,8 @@ void tw_stream_pump(struct tw_stream *s)
     }
     if (s->muted)
         return;
-    s->bytes += (uint64_t)n;
     s->must_drain -= s->must_drain < (uint64_t)n ? s->must_drain : (uint64_t)n;
-    EVP_DigestUpdate(s->sha, s->chunk, (size_t)n);
-    store(s, (size_t)n);
+    tw_stream_keep(s, (size_t)n);
     s->chunk_len = (size_t)n;
     s->chunk_off = 0;
     tw_stream_pass_on(s);
@@ -181,11 +215,14 @@ void tw_stream_pass_on(struct tw_stream *s)
         } else if (done < 0 && errno == EAGAIN) {
             return; /* poll will say when */
         } else if (done == 0 || errno != EINTR) {
-            /* The reader went away (head, a closed window) or the disk behind it is full: the job keeps running, stored
-             * only. */
+            /* The reader went away (head, a closed window). Without us the job's next write would fail. */
             if (s->sink_is_ours)
                 close(s->sink);
             s->sink = -1;
+            if (s->breaks_with_sink) {
+                close_fd(&s->source);
+                s->must_drain = 0;
+            }
         }
     }
     s->chunk_len = s->chunk_off = 0;
@@ -198,6 +235,7 @@ bool tw_stream_is_stuck(const struct tw_stream *s)
 
 void tw_stream_mute(struct tw_stream *s)
 {
+    tw_stream_direct_cut(s);
     tw_stream_job_ended(s);
     while (s->must_drain > 0 && !tw_stream_is_stuck(s))
         tw_stream_pump(s);
@@ -231,5 +269,5 @@ void tw_stream_close(struct tw_stream *s)
         close_fd(&s->sink);
     tw_free(s->chunk);
     EVP_MD_CTX_free(s->sha);
-    *s = (struct tw_stream){.source = -1, .job_end = -1, .sink = -1, .store = -1};
+    *s = (struct tw_stream)TW_STREAM_CLOSED;
 }

@@ -65,7 +65,11 @@ static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_da
         char *place = tw_printf("data/data/%s/%s", d->name, e->path), *from = tw_path_join(d->folder, e->path);
         if (!place || !from)
             rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing the data");
-        else if (!tw_bag_path_ok(place) || (how == TWIN_PACK_DATA_FETCH && strchr(place, ' '))) {
+        else if (twin_home_holds(from)) {
+            tw_pk_missing(&p->failed, area, "%s/%s: lies in a home of twinrun's, which is never packed", d->name,
+                          e->path);
+            *all = false;
+        } else if (!tw_bag_path_ok(place) || (how == TWIN_PACK_DATA_FETCH && strchr(place, ' '))) {
             tw_pk_missing(&p->failed, area, "%s/%s: no package can hold a file of this name", d->name, e->path);
             *all = false;
         } else if (how == TWIN_PACK_DATA_FETCH) {

@@ -66,7 +66,9 @@ int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *
     char *from = tw_path_join(p->top, path), *place = tw_printf("data/code/files/%s", path);
     int rc = from && place ? 0 : TWIN_ENOMEM;
     bool named = strcmp(role, "named") == 0;
-    if (rc == 0 && lstat(from, &st) == 0 && S_ISLNK(st.st_mode))
+    if (rc == 0 && twin_home_holds(from))
+        tw_pk_missing(&p->failed, area, "%s: lies in a home of twinrun's, which is never packed", path);
+    else if (rc == 0 && lstat(from, &st) == 0 && S_ISLNK(st.st_mode))
         tw_pk_missing(&p->failed, area, "%s: a symbolic link that git does not track", path);
     else if (rc == 0 && !named && strcmp(role, "program") != 0 && tw_pack_is_secret(from))
         tw_pk_missing(&p->failed, area, "%s: seems to hold a secret; if it does not, name it with --code", path);
@@ -95,13 +97,13 @@ static int put_tree(struct tw_pack *p, json_t *area, const char *real, const cha
     struct stat st;
     const char *below = tw_pk_below(real, p->top);
     int rc = 0;
-    if (!below || lstat(real, &st) != 0)
+    if (!below || lstat(real, &st) != 0 || twin_home_holds(real))
         return 0;
     if (S_ISREG(st.st_mode))
         return ++*count > TREE_MAX ? twin_error_set(err, TWIN_ELIMIT, "--code: more than %d files", TREE_MAX) : tw_pack_file(p, area, below, NULL, role, err);
     DIR *d = S_ISDIR(st.st_mode) && depth < DEPTH_MAX ? opendir(real) : NULL;
     for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || strcmp(e->d_name, ".git") == 0 || strcmp(e->d_name, "__pycache__") == 0 || strcmp(e->d_name, ".twinrun") == 0)
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || strcmp(e->d_name, ".git") == 0 || strcmp(e->d_name, "__pycache__") == 0 )
             continue;
         if (strcmp(role, "imported") == 0 && strchr(e->d_name, '.') && !tw_ends(e->d_name, ".py"))
             continue;

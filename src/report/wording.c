@@ -55,7 +55,10 @@ static const char *prefix_of(const struct twin_finding *f)
     switch (f->kind) {
     case TWIN_KIND_GRADIENT: return "grad of ";
     case TWIN_KIND_GRADIENT_LOCAL: return "local grad of ";
-    case TWIN_KIND_WEIGHT: return f->phase == TWIN_PHASE_INIT ? "initial value of " : "weight ";
+    case TWIN_KIND_WEIGHT:
+        if (f->phase == TWIN_PHASE_INIT)
+            return "initial value of ";
+        return strcmp(f->op, "written") == 0 ? "weight that was written to, " : "weight ";
     case TWIN_KIND_ACTIVATION: return "output of ";
     case TWIN_KIND_STATE: return "state of ";
     case TWIN_KIND_MOMENT: return "optimizer state ";

@@ -74,7 +74,7 @@ void tw_file_create(struct twin_writer *w)
         error = d->fd < 0 ? errno : 0;
     }
     if (error == 0) {
-        int high = fcntl(d->fd, F_DUPFD_CLOEXEC, HIGH_FD);
+        int high = d->alone ? -1 : fcntl(d->fd, F_DUPFD_CLOEXEC, HIGH_FD);
         if (high >= 0) {
             close(d->fd);
             d->fd = high;
@@ -110,7 +110,8 @@ void tw_file_create(struct twin_writer *w)
 void tw_file_close(struct twin_writer *w)
 {
     struct tw_drain *d = &w->drain;
-    if (still_ours(d) && close(d->fd) != 0 && errno != EINTR)
+    bool in_this_table = !d->alone || w->pid == getpid(); /* a forked child has the number only where the table was shared */
+    if (in_this_table && still_ours(d) && close(d->fd) != 0 && errno != EINTR)
         tw_writer_fail(w, errno);
     d->fd = -1;
 }

@@ -125,6 +125,7 @@ void *tw_drain_main(void *writer)
 {
     struct twin_writer *w = writer;
     prctl(PR_SET_NAME, "twinrun-drain", 0, 0, 0);
+    w->drain.alone = tw_drain_stand_alone();
     tw_file_create(w);
     atomic_store(&w->started, tw_writer_on(w) ? 1 : 2);
     tw_futex_wake_all(&w->started);

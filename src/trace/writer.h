@@ -76,6 +76,7 @@ struct tw_thread {
 
 struct tw_drain {                         /* touched by the drain thread alone once it runs */
     int fd;
+    bool alone;                           /* fd is of a table of descriptors that only the drain thread has */
     uint64_t device, inode;               /* what fd must still be: the job may have closed it and got the number again */
     uint32_t crc_seed;
     struct tw_block last;                 /* last written header, for the chain */
@@ -149,6 +150,9 @@ uint64_t tw_dropped_total(struct twin_writer *w);
 
 /* drain.c */
 void *tw_drain_main(void *writer);
+/* alone.c. Gives the calling thread an empty table of descriptors; false when it cannot have one, and shares the program's. */
+bool tw_drain_stand_alone(void);
+extern bool tw_drain_shares_descriptors; /* tests: as where a system call filter is in force */
 /* Wakes the drain thread; a nap is left alone unless urgent. */
 void tw_drain_wake(struct twin_writer *w, bool urgent);
 void tw_writer_fail(struct twin_writer *w, int error);

@@ -291,7 +291,26 @@ def test_secrets_stay_here(twinrun, job, home, tmp_path):
     for f in p.rglob("*"):
         if f.is_file():
             assert planted.encode() not in f.read_bytes(), f
-    assert not list(p.rglob("redaction.key"))
+    assert not list(p.rglob("redaction*"))
+
+
+@pytest.mark.parametrize("named", [".twinrun", "records"])
+def test_no_home_is_packed(twinrun, job, tmp_path, named):
+    """Whatever names it: another home in the checkout, made by hand and not hidden from git, is left out."""
+    work, data = job
+    planted = "printed by another job 4711"
+    other = {"TWINRUN_HOME": str(work / named)}
+    assert twinrun("record", "--", "echo", planted, env=other).rc == 0
+    (work / named / ".gitignore").unlink()
+    (work / named / "runs" / "README").write_text(planted)
+    assert twinrun("snapshot", str(data)).rc == 0
+    assert twinrun("record", "--data", "../images", "--", *COMMAND, "../images").rc == 0
+    p = tmp_path / "p"
+    r = twinrun("pack", "last", "-o", str(p), "--code", named, "--code", "new file.txt")
+    assert r.rc == 0, r.err
+    for f in p.rglob("*"):
+        if f.is_file():
+            assert planted.encode() not in f.read_bytes(), f
 
 
 def test_a_script_outside_git(twinrun, python, work, script, tmp_path):

@@ -56,6 +56,9 @@ def record_of(folder):
     return json.loads((folder / "provenance.json").read_text())
 
 
+STATE = Path(os.environ.get("TWINRUN_TEST_SHARED", "/nonexistent")) / "state"
+
+
 @pytest.fixture
 def repository(work, script, tmp_path):
     """One file changed, one untracked, one submodule (with a change of its own), a remote with a password."""
@@ -162,10 +165,12 @@ def test_secrets_are_nowhere_in_the_home(twinrun, repository, home):
     p, run = record_of(first), json.loads((first / "run.json").read_text())
     assert p["code"]["diff"]["withheld"] == ["keys.py"] and b"train.py" in (first / "code.diff").read_bytes()
     assert run["argv"] == p["config"]["argv"] and run["argv"][4] == "--api-key" and run["argv"][5].startswith("[redacted:")
-    assert stat.S_IMODE((home / "redaction.key").stat().st_mode) == 0o600
+    key = STATE / "twinrun" / "redaction.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600 and not list(home.rglob("redaction*"))
+    assert stat.S_IMODE((first / "stdout").stat().st_mode) == 0o600 == stat.S_IMODE((first / "stderr").stat().st_mode)
     # The keyed hash: made again here. Equal secrets show as equal, another one as changed.
     import hmac
-    digest = hmac.new((home / "redaction.key").read_bytes(), b"plantedargone", "sha256").hexdigest()[:16]
+    digest = hmac.new(key.read_bytes(), b"plantedargone", "sha256").hexdigest()[:16]
     assert run["argv"][5] == f"[redacted:{digest}]"
     assert twinrun("record", "-q", "--", *words, env={**PLANTED["variable"], "UNKNOWN": "plantedother"}).rc == 0
     again = record_of(last(home))
@@ -224,13 +229,54 @@ def test_a_home_that_cannot_be_written(twinrun, work, tmp_path):
     assert done.rc == 0 and done.out == "runs all the same\n" and "cannot record" in done.err
 
 
-def test_a_key_that_others_may_read_is_not_used(twinrun, work, home):
-    home.mkdir()
-    (home / "redaction.key").write_bytes(bytes(32))
-    (home / "redaction.key").chmod(0o644)
-    assert twinrun("record", "-q", "--", "true", "--token", "plantedhere").rc == 0
+def test_a_key_that_others_may_read_is_not_used(twinrun, work, tmp_path, home):
+    key = tmp_path / "state" / "twinrun" / "redaction.key"
+    key.parent.mkdir(parents=True)
+    key.write_bytes(bytes(32))
+    key.chmod(0o644)
+    done = twinrun("record", "-q", "--", "true", "--token", "plantedhere", env={"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert done.rc == 0
     p = record_of(last(home))
     assert p["config"]["argv"][2] == "[redacted]" and p["redaction_key"] == ""
+
+
+def test_an_old_key_in_a_home_is_moved_out_of_it_and_kept(twinrun, work, tmp_path, home):
+    """Version 0.1 kept the key in the home. What it redacted must go on being comparable."""
+    import hmac
+    old = bytes(range(32))
+    home.mkdir()
+    (home / "redaction.key").write_bytes(old)
+    (home / "redaction.key").chmod(0o600)
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    wanted = "[redacted:" + hmac.new(old, b"plantedhere", "sha256").hexdigest()[:16] + "]"
+    for _ in range(2):
+        assert twinrun("record", "-q", "--", "true", "--token", "plantedhere", env=state).rc == 0
+        assert record_of(last(home))["config"]["argv"][2] == wanted
+    (moved,) = (tmp_path / "state" / "twinrun").glob("redaction-*.key")
+    assert moved.read_bytes() == old and stat.S_IMODE(moved.stat().st_mode) == 0o600
+    assert not (home / "redaction.key").exists() and old not in everything(home)
+    # Another home of the same user has the user's own key, not this one.
+    assert twinrun("record", "-q", "--", "true", "--token", "plantedhere",
+                   env={**state, "TWINRUN_HOME": str(tmp_path / "other")}).rc == 0
+    assert record_of(last(tmp_path / "other"))["config"]["argv"][2] not in (wanted, "[redacted]")
+
+
+@pytest.mark.parametrize("first", [("check", "-q", "--runs", "2"), ("record", "-q"), ("run", "-q", "--pin", "hash-seed"),
+                                   ("isolate", "-q", "--max-runs", "4")])
+def test_every_command_that_makes_a_home_hides_it_from_git(twinrun, repository, first):
+    place = repository / "odd place"
+    twinrun(*first, "--", "true", env={"TWINRUN_HOME": str(place)})
+    assert (place / ".gitignore").read_text() == "*\n"
+    shown = subprocess.run(["git", "status", "--porcelain", "--untracked-files=all"], cwd=repository, capture_output=True, text=True)
+    assert "odd place" not in shown.stdout
+
+
+def test_a_folder_of_the_users_that_serves_as_home_stays_visible_to_git(twinrun, repository):
+    mine = repository / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine\n")
+    assert twinrun("record", "-q", "--", "true", env={"TWINRUN_HOME": str(mine)}).rc == 0
+    assert not (mine / ".gitignore").exists()
 
 
 @pytest.mark.parametrize("text, why", [("{", "line 1"), ('{"schema":"twinrun.provenance/1","schema":"x"}', "duplicate"), ("[]", "schema"), ('{"schema":"twinrun.provenance/9"}', "newer")])

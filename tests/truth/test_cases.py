@@ -18,11 +18,14 @@ import field  # noqa: E402
 import own  # noqa: E402
 import pool  # noqa: E402
 import shown  # noqa: E402
+import stranger  # noqa: E402
 from twinrun import recheck  # noqa: E402
 
 BUILD = Path(os.environ.get("TWINRUN_BUILD", HERE.parents[1] / "build")).resolve()
 # ids of cases whose verdict is being mended: the same object with its keys in another order is no difference
 AWAITED = {"json-keys-in-another-order"}
+
+CASES = field.CASES + own.CASES + shown.CASES + stranger.CASES
 
 
 def check(case, folder):
@@ -43,7 +46,7 @@ def check(case, folder):
     return subprocess.run(argv, cwd=work, env=env, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize("case", field.CASES + own.CASES + shown.CASES, ids=lambda c: c[0])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c[0])
 def test_case(case, tmp_path):
     name, expected, why = case[:3]
     done = check(case, tmp_path / "case")

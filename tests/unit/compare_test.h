@@ -33,6 +33,8 @@ static inline void explain(const struct twin_verdict *v)
         fprintf(stderr, "unseen: %s\n", v->unseen[i]);
     for (size_t i = 0; i < v->note_count; i++)
         fprintf(stderr, "note: %s\n", v->notes[i]);
+    for (size_t i = 0; i < v->benign_count; i++)
+        fprintf(stderr, "benign: %s\n", v->benign[i].text);
 }
 
 static inline void expect_outcome(const struct twin_verdict *v, enum twin_verdict_outcome outcome)
@@ -77,6 +79,34 @@ static inline bool has_unseen(const struct twin_verdict *v, const char *part)
         if (strstr(v->unseen[i], part))
             return true;
     return false;
+}
+
+/* Each expects one whole sentence, with its numbers and names. */
+static inline void expect_note(const struct twin_verdict *v, const char *text)
+{
+    for (size_t i = 0; i < v->note_count; i++)
+        if (strcmp(v->notes[i], text) == 0)
+            return;
+    explain(v);
+    fail_msg("no note says: %s", text);
+}
+
+static inline void expect_reason(const struct twin_verdict *v, const char *text)
+{
+    for (size_t i = 0; i < v->unseen_count; i++)
+        if (strcmp(v->unseen[i], text) == 0)
+            return;
+    explain(v);
+    fail_msg("no reason says: %s", text);
+}
+
+static inline void expect_benign(const struct twin_verdict *v, const char *text)
+{
+    for (size_t i = 0; i < v->benign_count; i++)
+        if (strcmp(v->benign[i].text, text) == 0)
+            return;
+    explain(v);
+    fail_msg("nothing benign says: %s", text);
 }
 
 static inline uint32_t onset(const struct twin_verdict *v, const char *what)

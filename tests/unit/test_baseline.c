@@ -6,69 +6,7 @@
 #include <unistd.h>
 
 #include "base.h"
-#include "compare_test.h"
-
-static struct twin_baseline *make(struct synth *a, struct synth *b, const struct twin_compare_options *o)
-{
-    const struct twin_run *runs[2] = {synth_done(a), b ? synth_done(b) : NULL};
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_baseline *x = NULL;
-    if (twin_baseline_make(runs, b ? 2 : 1, o, "1.2.3", &x, &err) != 0)
-        fail_msg("twin_baseline_make: %s", err.message);
-    return x;
-}
-
-__attribute__((noinline)) static char *text_of(const struct twin_baseline *b)
-{
-    char *text = NULL;
-    assert_int_equal(twin_baseline_write(b, &text, NULL), 0);
-    return text;
-}
-
-/* Through the file: what is judged by was read. */
-static struct twin_baseline *again(struct twin_baseline *b)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    char *text = text_of(b), *second;
-    struct twin_baseline *x = NULL;
-    if (twin_baseline_read(text, strlen(text), "base.json", &x, &err) != 0)
-        fail_msg("twin_baseline_read: %s", err.message);
-    second = text_of(x);
-    assert_string_equal(text, second);
-    tw_free(text);
-    tw_free(second);
-    twin_baseline_free(b);
-    return x;
-}
-
-static struct twin_verdict *judge(const struct twin_baseline *b, struct synth *s, const struct twin_compare_options *o)
-{
-    struct twin_verdict *v = NULL;
-    struct twin_error err = TWIN_ERROR_INIT;
-    if (twin_baseline_judge(b, synth_done(s), o, &v, &err) != 0)
-        fail_msg("twin_baseline_judge: %s", err.message);
-    return v;
-}
-
-static struct synth *run_of(uint32_t steps, enum synth_place place, uint32_t step, float by)
-{
-    struct synth_model m;
-    synth_model_init(&m, steps);
-    m.disturb[0].place = place;
-    m.disturb[0].step = step;
-    m.disturb[0].by = by;
-    m.disturbances = by != 0;
-    return synth_train_run("run", &m);
-}
-
-static struct twin_baseline *baseline_of(uint32_t steps)
-{
-    struct synth *a = run_of(steps, AT_BATCH, 0, 0), *b = run_of(steps, AT_BATCH, 0, 0);
-    struct twin_baseline *x = again(make(a, b, NULL));
-    synth_free(a);
-    synth_free(b);
-    return x;
-}
+#include "baseline_test.h"
 
 static void same(void **state)
 {
@@ -265,8 +203,22 @@ static void tolerance(void **state)
         expect_outcome(v, row[i].outcome);
         assert_int_equal(v->bitwise, TWIN_DIFFER);
         assert_true(i > 0 || (v->rule_count == 2 && v->rules[0].measured > 0 && v->rules[1].matched == 0 && strcmp(v->rules[1].reason, "old") == 0));
+        assert_true(i > 0 || has_note(v, "where the baseline keeps numbers (step"));
         twin_verdict_free(v);
     }
+    /* A long run is kept in detail here and there: what differs last must be among it. */
+    struct twin_baseline *longer = baseline_of(100);
+    struct synth *cut = run_of(100, AT_GRADIENT, 70, 1e-4f);
+    assert_int_equal(tw_write_file_atomic(path, row[0].text, strlen(row[0].text), NULL), 0);
+    struct twin_verdict *whole = judge(longer, cut, &(struct twin_compare_options){.tolerance_file = path});
+    struct twin_verdict *early = judge(longer, cut, &(struct twin_compare_options){.tolerance_file = path, .steps_given = true, .steps = 90});
+    expect_outcome(whole, TWIN_WITHIN_TOLERANCE);
+    expect_outcome(early, TWIN_DIFFER);
+    assert_true(has_note(early, "the baseline keeps no numbers of its weights"));
+    twin_verdict_free(whole);
+    twin_verdict_free(early);
+    synth_free(cut);
+    twin_baseline_free(longer);
     unlink(path);
     synth_free(s);
     twin_baseline_free(b);

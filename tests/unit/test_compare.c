@@ -390,6 +390,7 @@ static void other_order_alone_is_benign(void **state)
     assert_int_equal(v->benign_count, 1);
     assert_int_equal(v->benign[0].type, TWIN_FINDING_ORDER);
     assert_string_equal(v->benign[0].layer, "schedule");
+    assert_string_equal(v->benign[0].text, "same records, another order");
     twin_verdict_free(v);
     synth_free(a);
     synth_free(b);

@@ -152,28 +152,104 @@ static void cut_at_each_byte(void **state)
     }
 }
 
-/* The sentence that names the block. */
+/* ---- the sentences that name what is damaged */
+
+/* Flips a bit in the contents (or the header) of blocks [first, last]. */
+static void damage(struct synth *s, size_t first, size_t last, bool header)
+{
+    struct bytes whole = bytes_of(s);
+    size_t block = 512;
+    for (size_t n = 0; n <= last && block + 256 <= whole.n; n++) {
+        uint32_t payload;
+        memcpy(&payload, whole.at + block + 12, sizeof payload);
+        size_t at = header ? block + 20 : block + 256 + 60;
+        if (n >= first)
+            set_byte(&whole, at, (char)(whole.at[at] ^ 1));
+        block += (256 + payload + 63) / 64 * 64;
+    }
+    release(&whole);
+}
+
+/* Block 0 holds names, block 1 step 0, block 2 steps 1 and 2, block 3 step 3, block 4 names, block 5 the result, 6 the end. */
+static struct twin_verdict *damaged(float idle, int which, size_t first, size_t last, bool header)
+{
+    struct synth *s[2] = {small_run("a", 1, -1), small_run("b", idle, -1)};
+    damage(s[which], first, last, header);
+    struct twin_verdict *v = compare(s[0], s[1], NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    synth_free(s[0]);
+    synth_free(s[1]);
+    return v;
+}
+
 static void damaged_block_is_named(void **state)
 {
     (void)state;
-    struct synth *a = small_run("a", 1, -1), *b = small_run("b", 2, -1);
-    struct bytes whole = bytes_of(b);
-    size_t block = 512, data = 0;
-    for (uint32_t payload; data < 2; block += (256 + payload + 63) / 64 * 64) { /* contents of the second DATA block */
-        memcpy(&payload, whole.at + block + 12, sizeof payload);
-        if (whole.at[block + 8] == 1 && ++data == 2)
-            set_byte(&whole, block + 256 + 60, (char)(whole.at[block + 256 + 60] ^ 1));
-    }
-    struct twin_verdict *v = compare(a, b, NULL);
-    expect_outcome(v, TWIN_INCONCLUSIVE);
-    if (!has_unseen(v, "of rank 0 (0.1000.twt) is damaged: its records are unknown"))
-        explain(v);
-    assert_true(has_unseen(v, "run 2: block "));
-    assert_true(has_unseen(v, "of rank 0 (0.1000.twt) is damaged: its records are unknown"));
+    struct twin_verdict *v = damaged(2, 1, 2, 2, false);
+    expect_reason(v, "run 2: block 2 of rank 0 (0.1000.twt) is damaged: its records are unknown");
+    expect_reason(v, "step 2 of rank 0: 1 records have no details, so that what differs in it is not known");
+    expect_reason(v, "whether something drew from generator python.random before or in step 3, where records were dropped");
     twin_verdict_free(v);
-    release(&whole);
-    synth_free(a);
-    synth_free(b);
+    v = damaged(2, 0, 2, 2, false);
+    expect_reason(v, "2 of 4 steps lie in damaged bytes");
+    twin_verdict_free(v);
+}
+
+static void damaged_names_are_named(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = damaged(1, 1, 4, 4, false);
+    expect_reason(v, "run 2: block 4 of rank 0 (0.1000.twt) is damaged: names that it may have held are unknown");
+    expect_reason(v, "run 2: 1 records of step 4 of rank 0 have names that lie in damaged bytes");
+    twin_verdict_free(v);
+}
+
+/* Nothing good stands behind step 0: no later hash proves the others equal. */
+static void damaged_steps_are_named(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        struct twin_verdict *v = damaged(1, which, 2, 5, true);
+        expect_reason(v, "steps 1 to 3 of rank 0 lie in damaged bytes");
+        twin_verdict_free(v);
+    }
+}
+
+/* A disk that fails after the trace was opened: the file that is read is exchanged for a folder, of which nothing can be read. */
+static void a_trace_that_cannot_be_read(void **state)
+{
+    (void)state;
+    struct synth *s = small_run("a", 1, -1);
+    struct tw_cmp c = {.o = &(struct twin_compare_options){0}, .label_a = "run 1", .label_b = "run 2"};
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_side side;
+    struct tw_view view;
+    size_t exchanged = 0;
+    const char *path = synth_done(s)->traces[0];
+    int folder = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(folder >= 0);
+    assert_int_equal(tw_side_open(&c, synth_done(s), 0, &side, &err), 0);
+    assert_int_equal(c.unseen.n, 0);
+    for (int fd = 3; fd < 256; fd++) {
+        char name[64], target[400];
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(name, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strcmp(target, path) == 0)
+            exchanged += dup2(folder, fd) == fd;
+    }
+    assert_int_equal(exchanged, 1);
+    assert_int_equal(tw_view_load(&c, &side.proc[0], 1, 2, &view, &err), 0);
+    assert_int_equal(view.count, 0);
+    assert_true(view.dropped > 0);
+    assert_true(tw_starts(c.unseen.s[0], "steps 1 to 2 of rank 0 lie in damaged bytes: "));
+    assert_non_null(strstr(c.unseen.s[0], path));
+    close(folder);
+    tw_view_free(&view);
+    tw_side_close(&side);
+    tw_texts_free(&c.unseen);
+    tw_texts_free(&c.notes);
+    synth_free(s);
 }
 
 /* ---- dropped records */
@@ -302,6 +378,26 @@ static void dropped_and_not_counted(void **state)
     twin_verdict_free(v);
 }
 
+/* A tolerance cannot be held against what was dropped. */
+static void dropped_records_are_not_inside(void **state)
+{
+    (void)state;
+    static const char rules[] = "[[tolerance]]\npattern = '*'\nabs = 10\nreason = 'r'\n";
+    char policy[64] = "/tmp/twin-damage-XXXXXX";
+    int fd = mkstemp(policy);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(tw_write_file_atomic(policy, rules, sizeof rules - 1, NULL), 0);
+    const struct twin_compare_options o = {.tolerance_file = policy};
+    struct flood other = usual;
+    other.other_weight = 1;
+    struct twin_verdict *v = flooded(usual, other, &o);
+    expect_outcome(v, TWIN_DIFFER);
+    expect_note(v, "outside the tolerance: step 2 has dropped records, which cannot be judged");
+    twin_verdict_free(v);
+    unlink(policy);
+}
+
 /* ---- limits */
 
 static void steps_with_too_many_records(void **state)
@@ -324,6 +420,10 @@ static void steps_with_too_many_records(void **state)
             enum twin_verdict_outcome known = other ? TWIN_DIFFER : TWIN_SAME; /* of a finished step the value hash tells */
             expect_outcome(v, steps ? known : TWIN_INCONCLUSIVE);
             assert_true(has_unseen(v, "has more than 8 records") == (!steps || other));
+            if (steps && other) {
+                assert_string_equal(v->first->name, "value hash of step 0");
+                assert_string_equal(v->first->text, "proven by the value hash; no record that was read differs");
+            }
             twin_verdict_free(v);
             synth_free(s[0]);
             synth_free(s[1]);
@@ -367,10 +467,14 @@ int main(void)
         cmocka_unit_test(each_byte_flipped_of_another_run),
         cmocka_unit_test(cut_at_each_byte),
         cmocka_unit_test(damaged_block_is_named),
+        cmocka_unit_test(damaged_names_are_named),
+        cmocka_unit_test(damaged_steps_are_named),
+        cmocka_unit_test(a_trace_that_cannot_be_read),
         cmocka_unit_test(drops_are_no_finding),
         cmocka_unit_test(difference_beside_drops),
         cmocka_unit_test(difference_among_the_dropped),
         cmocka_unit_test(dropped_and_not_counted),
+        cmocka_unit_test(dropped_records_are_not_inside),
         cmocka_unit_test(steps_with_too_many_records),
         cmocka_unit_test(searches_that_end_early),
     };

@@ -308,9 +308,12 @@ static void take_turn(void *user)
     const struct turn *t = user;
     const char *role = t->second ? "thread" : NULL;
     float x[2] = {t->count, t->value}, lr[2] = {t->count, t->second ? .1f : .2f};
+    char order[32]; /* the record of the order of parameters has the optimizer's number in its name */
+    snprintf(order, sizeof order, "parameters of %s[0]", t->optimizer);
     synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .role = role}, x, 2);
     synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w", .role = role}, x, 2);
     synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_HYPER, .name = "lr", .scope = t->optimizer}, lr, 2);
+    synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_ORDER, .name = order, .scope = t->optimizer}, lr, 2);
     if (t->end)
         twin_writer_step_end(t->w);
 }

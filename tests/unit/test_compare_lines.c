@@ -97,6 +97,61 @@ static void parts_of_lines_that_ran_together(void **state)
     twin_verdict_free(v);
 }
 
+/* Of the first run both streams went to one file or terminal. */
+static struct twin_verdict *verdict_of_one_stream(const char *both, const char *out, const char *errors, bool copied, const char *ignore)
+{
+    const char *globs[] = {ignore, NULL};
+    struct twin_compare_options o = {.ignore = ignore ? globs : NULL, .ignore_count = ignore != NULL};
+    struct synth_model m[2];
+    struct synth *s[2];
+    for (int i = 0; i < 2; i++) {
+        synth_model_init(&m[i], 3);
+        s[i] = synth_train_run("streams", &m[i]);
+    }
+    synth_print(s[0], "stdout", both);
+    synth_print(s[0], "stderr", "");
+    synth_run(s[0])->one_stream = true;
+    synth_print(s[1], "stdout", out);
+    synth_print(s[1], "stderr", errors);
+    if (!copied) {
+        synth_run(s[1])->one_stream = true;
+        synth_run(s[1])->stdout_truncated = true;
+        synth_run(s[1])->stdout_sha256[0] = '\0';
+    }
+    struct twin_verdict *v = compare(s[0], s[1], &o);
+    synth_free(s[0]);
+    synth_free(s[1]);
+    return v;
+}
+
+static void one_stream_and_two(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = verdict_of_one_stream("loss 1\nwarn 2\nloss 3\n", "loss 1\nloss 3", "warn 2\n", true, NULL);
+    expect_outcome(v, TWIN_SAME);
+    twin_verdict_free(v);
+    v = verdict_of_one_stream("loss 1\nwarn 2\nloss 3\n", "loss 1\nloss 4\n", "warn 2\n", true, NULL);
+    expect_outcome(v, TWIN_DIFFER);
+    assert_string_equal(v->first->name, "stdout and stderr");
+    twin_verdict_free(v);
+    v = verdict_of_one_stream("loss 1\nwarn 2\n", "loss 1\n", "warn 3\n", true, "stderr");
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "stdout: not compared: in one of the runs stdout and stderr were one (--ignore both, or record both runs alike)"));
+    twin_verdict_free(v);
+}
+
+static void output_without_a_copy(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = verdict_of_one_stream("", "", "", false, NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "stdout: not compared: it went to a device, and no copy was kept (--ignore stdout leaves it out)"));
+    twin_verdict_free(v);
+    v = verdict_of_one_stream("", "", "", false, "stdout");
+    expect_outcome(v, TWIN_SAME);
+    twin_verdict_free(v);
+}
+
 /* "x 1" and "23" are no "x 123"; a unit, a sign and a decimal point belong to a number, too. */
 static void seams_within_a_number(void **state)
 {
@@ -120,6 +175,8 @@ int main(void)
         cmocka_unit_test(pieces_that_no_run_printed_alone),
         cmocka_unit_test(what_ran_together_says_something_else),
         cmocka_unit_test(parts_of_lines_that_ran_together),
+        cmocka_unit_test(one_stream_and_two),
+        cmocka_unit_test(output_without_a_copy),
         cmocka_unit_test(seams_within_a_number),
         cmocka_unit_test(one_process_prints_its_lines_whole),
     };

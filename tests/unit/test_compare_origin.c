@@ -79,6 +79,55 @@ static void a_record_is_an_origin_only_with_whole_inputs(void **state)
     }
 }
 
+/* ---- records of things that were made elsewhere */
+
+static const struct shown {
+    enum twin_phase phase;
+    enum twin_kind kind;
+    const char *name, *op, *from;
+    uint32_t step;
+} shown[] = {
+    {TWIN_PHASE_KERNEL, TWIN_KIND_IN, "aten::mm.in0", "aten::mm", "aten::relu of step 1", 1},
+    {TWIN_PHASE_KERNEL, TWIN_KIND_IN, "aten::mm.arguments", "aten::mm", "aten::relu of step 1", 1},
+    {TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "n_averaged", "AveragedModel", "the beginning", 1},
+    {TWIN_PHASE_CHECKPOINT, TWIN_KIND_FILE, "tensors in ema.pt", "torch.save", "the end of step 0", 1},
+    {TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "n_averaged", "AveragedModel", NULL, 0}, /* from outside, as a batch */
+};
+
+static struct synth *shows(const struct shown *what, int run)
+{
+    struct synth *s = synth_new("shown");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    for (uint32_t step = 0; step < 2; step++) {
+        put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "input[0]", "", 0, x, 4);
+        put(w, TWIN_PHASE_KERNEL, TWIN_KIND_OUT, "aten::relu.out0", "aten::relu", 0, y, 4);
+        if (step == what->step)
+            put(w, what->phase, what->kind, what->name, what->op, 0, run == 1 ? z : y, 4);
+        put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", "SGD", 0, y, 4);
+        twin_writer_step_end(w);
+    }
+    return s;
+}
+
+/* An input of an operation, a module that is first called late, tensors in a file: these show what was made out of sight. */
+static void what_only_shows_a_difference_is_no_origin(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
+        struct synth *a = shows(&shown[i], 0), *b = shows(&shown[i], 1);
+        struct twin_verdict *v = compare(a, b, NULL);
+        assert_string_equal(v->first->name, shown[i].name);
+        assert_int_equal(v->first->role, shown[i].from ? TWIN_ROLE_UNKNOWN : TWIN_ORIGIN);
+        if (shown[i].from)
+            assert_string_equal(v->first->between[0], shown[i].from);
+        bool arguments = strstr(shown[i].name, ".arguments") != NULL; /* their bytes are no elements */
+        assert_int_equal(v->first->elements, arguments ? 0 : 4);
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
 /* ---- operations of a zoom pair */
 
 static struct synth *zoomed(enum mutant m, int run, const char *replay)
@@ -118,6 +167,57 @@ static struct twin_verdict *zoom(enum mutant m, bool turned, const char *replay)
     synth_free(za);
     synth_free(zb);
     return v;
+}
+
+/* ---- weights that a line of the job wrote */
+
+enum where { BEFORE_THE_FORWARD, AT_THE_START, BEFORE_THE_BACKWARD, NOT_LOOKED_AT };
+
+static struct synth *written(enum where where, int run)
+{
+    struct synth *s = synth_new("written");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    uint32_t at = where == AT_THE_START ? 0 : 2;
+    if (where == NOT_LOOKED_AT)
+        twin_writer_note(w, "written.unseen", "1 Net are looked at in part");
+    for (uint32_t step = 0; step < 3; step++) {
+        bool odd = run == 1 && step == at;
+        if (step == 0)
+            put(w, TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "w", "Linear", 0, x, 4);
+        if (step == at && where < BEFORE_THE_BACKWARD)
+            put(w, TWIN_PHASE_FORWARD, TWIN_KIND_WEIGHT, "w", "written", 0, odd ? z : y, 4);
+        put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "input[0]", "", 0, x, 4);
+        put(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "output", "Net", 0, odd && where != BEFORE_THE_BACKWARD ? z : y, 4);
+        if (step == at && where == BEFORE_THE_BACKWARD)
+            put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_WEIGHT, "w", "written", 0, odd ? z : y, 4);
+        put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w", "", 0, odd ? z : y, 4);
+        put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", "SGD", 0, odd ? z : y, 4);
+        twin_writer_step_end(w);
+    }
+    return s;
+}
+
+static void who_meets_a_written_weight_is_no_origin(void **state)
+{
+    (void)state;
+    static const struct { enum where where; enum twin_kind kind; const char *from; } all[] = {
+        {BEFORE_THE_FORWARD, TWIN_KIND_WEIGHT, "the weights as step 1 left them"},
+        {AT_THE_START, TWIN_KIND_WEIGHT, "the first weights"},
+        {BEFORE_THE_BACKWARD, TWIN_KIND_WEIGHT, "the forward of step 2"},
+        {NOT_LOOKED_AT, TWIN_KIND_ACTIVATION, "the weights as step 2 began (those of Net are looked at in part)"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct synth *a = written(all[i].where, 0), *b = written(all[i].where, 1);
+        struct twin_verdict *v = compare(a, b, NULL);
+        assert_int_equal(v->first->kind, all[i].kind);
+        assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
+        assert_string_equal(v->first->between[0], all[i].from);
+        for (size_t k = 0; k < v->origin_count; k++)
+            assert_int_not_equal(v->origins[k].role, TWIN_ORIGIN);
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+    }
 }
 
 static void the_zoom_says_origin_only_with_whole_inputs(void **state)
@@ -229,9 +329,10 @@ static void a_hyperparameter_stays_the_headline(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_meets_a_written_weight_is_no_origin),
         cmocka_unit_test(a_record_is_an_origin_only_with_whole_inputs), cmocka_unit_test(the_zoom_says_origin_only_with_whole_inputs),
         cmocka_unit_test(an_output_goes_by_the_name_of_the_tensor_that_it_is), cmocka_unit_test(replays_that_agree_acquit),
-        cmocka_unit_test(a_hyperparameter_stays_the_headline),
+        cmocka_unit_test(a_hyperparameter_stays_the_headline), cmocka_unit_test(what_only_shows_a_difference_is_no_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

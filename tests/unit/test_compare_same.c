@@ -563,7 +563,7 @@ static void lost_records(void **state)
         small_steps(w, 3);
         assert_int_equal(twin_writer_record(w, &(struct twin_observation){.series = 0}), 0);
     }
-    expect_unseen(judge(s[0], s[1], NULL), "1 records of rank 0 were lost");
+    expect_unseen(judge(s[0], s[1], NULL), "1 calls of rank 0 (main) could not be recorded: no memory, or more names than a trace holds");
 }
 
 /* Not one record got through. */

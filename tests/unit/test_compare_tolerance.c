@@ -18,6 +18,9 @@ struct change {
     bool nan;                 /* step 3's weights hold one NaN, in both */
     bool left_out;            /* step 4 has no loss */
     bool turned_round;        /* step 5's two losses come the other way round */
+    int ranks;                /* 0: one */
+    int rank;                 /* the one whose weights differ */
+    bool nan_in_one;          /* step 6's weights hold a NaN, in the second run alone */
 };
 
 static float weight(int i)
@@ -25,15 +28,14 @@ static float weight(int i)
     return (float)sin(1.7 * i + .4);
 }
 
-static struct synth *job(const struct change *c)
+static void add_rank(struct synth *s, const struct change *c, int rank, int ranks)
 {
-    struct synth *s = synth_new("tolerance");
-    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    struct twin_writer *w = synth_process(s, rank, ranks, NULL);
     for (int step = 0; step < STEPS; step++) {
         float x[SIZE], batch = (float)step, loss[2] = {1, 2};
         for (int i = 0; i < SIZE; i++)
-            x[i] = weight(i) * (c->factor[step] != 0 ? c->factor[step] : 1);
-        if (c->nan && step == 3)
+            x[i] = weight(i) * (c->factor[step] != 0 && c->rank == rank ? c->factor[step] : 1);
+        if ((c->nan && step == 3) || (c->nan_in_one && step == 6 && c->rank == rank))
             x[5] = NAN;
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"}, &batch, 1);
         for (int k = 0; k < 2; k++)
@@ -45,6 +47,14 @@ static struct synth *job(const struct change *c)
     }
     float result = 5 + c->result;
     synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OUTPUT, .kind = TWIN_KIND_VALUE, .name = "result", .no_sketch = true}, &result, 1);
+}
+
+static struct synth *job(const struct change *c)
+{
+    struct synth *s = synth_new("tolerance");
+    int ranks = c->ranks ? c->ranks : 1;
+    for (int rank = 0; rank < ranks; rank++)
+        add_rank(s, c, rank, ranks);
     return s;
 }
 
@@ -79,7 +89,7 @@ static struct change all_sketched(void)
 /* a is the undisturbed run with the same sketches. note: part of what is said; NULL: nothing is looked for. */
 static void expect(struct change c, enum twin_verdict_outcome outcome, const char *note)
 {
-    struct change plain = {.nan = c.nan};
+    struct change plain = {.nan = c.nan, .ranks = c.ranks};
     memcpy(plain.sketched, c.sketched, sizeof plain.sketched);
     struct synth *a = job(&plain), *b = job(&c);
     struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.tolerance_file = policy});
@@ -112,7 +122,8 @@ static void without_a_sketch(void **state)
     c.factor[0] = 1 + 1e-5f;
     expect(c, TWIN_WITHIN_TOLERANCE, NULL);
     c.factor[1] = 1 + 1e-5f;
-    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 1 has no sketch");
+    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 1 has no sketch, or holds NaN or Inf (1 of 2 differences); "
+                           "check --tolerance, or --sketch-every 1, records what it takes");
     for (int i = 1; i < STEPS; i++)
         c.factor[i] = -1;
     expect(c, TWIN_DIFFER, "(9 of 10 differences)");
@@ -148,11 +159,65 @@ static void what_cannot_be_measured(void **state)
     c = all_sketched();
     c.factor[2] = 1 + 1e-5f;
     c.left_out = true;
-    expect(c, TWIN_DIFFER, "outside the tolerance");
+    expect(c, TWIN_DIFFER, "outside the tolerance: forward/loss/loss at step 4: missing or of another shape in one run");
     c = all_sketched();
     c.factor[2] = 1 + 1e-5f;
     c.turned_round = true;
     expect(c, TWIN_DIFFER, "outside the tolerance: forward/loss/loss at step 5");
+}
+
+/* One rank alone, one value that is none any more in one run. */
+static void other_ranks_and_new_nans(void **state)
+{
+    (void)state;
+    struct change c = all_sketched();
+    c.ranks = 3;
+    c.rank = 2;
+    c.factor[4] = 1 + 1e-5f;
+    expect(c, TWIN_WITHIN_TOLERANCE, "1 difference measured");
+    c.factor[STEPS - 1] = 1.1f;
+    expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 9");
+    c.factor[STEPS - 1] = 0;
+    c.sketched[4] = false;
+    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 4 has no sketch");
+    c.sketched[4] = true;
+    c.nan_in_one = true;
+    expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 6");
+}
+
+/* The file's one rule, for a test. */
+static void with_rule(const char *rule)
+{
+    char text[300];
+    snprintf(text, sizeof text, "[[tolerance]]\n%s\nreason = \"a test\"\n", rule);
+    assert_int_equal(tw_write_file_atomic(policy, text, strlen(text), NULL), 0);
+}
+
+static void rules_that_do_not_fit(void **state)
+{
+    (void)state;
+    struct change c = all_sketched();
+    c.factor[2] = 1 + 1e-5f;
+    with_rule("pattern = \"forward/*\"\nrel_l2 = 1e-3");
+    expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 2: no rule covers it");
+    with_rule("pattern = \"*\"\nulp = 1e6");
+    expect(c, TWIN_DIFFER, ", allowed ulp 1e+06 (ulp is for single numbers: give a tensor rel_l2 or rtol)");
+    with_rule("pattern = \"*\"\nrel_l2 = 1e-3");
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+}
+
+/* A step of more records than are read, and what is behind them differs: not judged, so not inside. */
+static void records_beyond_the_limit(void **state)
+{
+    (void)state;
+    size_t limit = tw_view_limit;
+    struct change c = all_sketched();
+    c.factor[2] = 1 + 1e-5f;
+    tw_view_limit = 4;
+    expect(c, TWIN_WITHIN_TOLERANCE, NULL);
+    tw_view_limit = 3;
+    expect(c, TWIN_DIFFER, "outside the tolerance: step 2 has more records than are read, which cannot be judged");
+    tw_view_limit = limit;
 }
 
 static void limit_of_steps(void **state)
@@ -175,7 +240,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_is_measured), cmocka_unit_test(without_a_sketch), cmocka_unit_test(after_the_last_step),
-        cmocka_unit_test(what_cannot_be_measured), cmocka_unit_test(limit_of_steps),
+        cmocka_unit_test(what_cannot_be_measured), cmocka_unit_test(rules_that_do_not_fit), cmocka_unit_test(records_beyond_the_limit), cmocka_unit_test(limit_of_steps),
+        cmocka_unit_test(other_ranks_and_new_nans),
     };
     return cmocka_run_group_tests(tests, write_policy, remove_policy);
 }

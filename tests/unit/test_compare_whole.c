@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large tensors that are recorded in parts: what one run has and the other has not, what makes "the same", and what is said. */
+#include "internal.h"
+
 #include "compare_test.h"
 
 enum { PARTS = 4, LENGTH = 8 }; /* a weight of 32 elements, of which a step records 8 */
@@ -84,8 +86,8 @@ static void parts_in_turns_and_a_whole_end_are_the_same(void **state)
     assert_int_equal(v->covers[0].every, 4);
     assert_int_equal(v->covers[0].tensors, 1);
     assert_int_equal(v->covers[0].whole_at_end, 1);
-    assert_true(has_note(v, "50% of the elements"));
-    assert_true(has_note(v, "at least every 4 steps, and all of them at the end"));
+    expect_note(v, "weights: of tensors of 65,536 elements and more 50% of the elements were compared in a step, each at least every "
+                   "4 steps, and all of them at the end");
     twin_verdict_free(v);
 }
 
@@ -107,7 +109,7 @@ static void without_a_whole_end_it_is_inconclusive(void **state)
     struct job j = {.steps = 12, .whole = 4, .no_end = true};
     struct twin_verdict *v = verdict_of(&j, &j, NULL);
     expect_outcome(v, TWIN_INCONCLUSIVE);
-    assert_true(has_unseen(v, "weights: the end of 1 of 1 large tensors"));
+    expect_reason(v, "weights: the end of 1 of 1 large tensors, which were compared in parts only");
     twin_verdict_free(v);
     j.no_end = false; /* the same where --steps ends the comparison between two looks */
     v = verdict_of(&j, &j, &(struct twin_compare_options){.steps_given = true, .steps = 9});
@@ -210,6 +212,20 @@ static void a_longer_arm_has_no_whole_end(void **state)
     twin_verdict_free(v);
 }
 
+/* Counting which element was looked at when ends at a limit; then it is not known. */
+static void a_trace_with_more_records_than_are_counted(void **state)
+{
+    (void)state;
+    const struct job j = {.steps = 12, .whole = 4};
+    const uint64_t usual = tw_whole_limit;
+    tw_whole_limit = 20;
+    struct twin_verdict *v = verdict_of(&j, &j, NULL);
+    tw_whole_limit = usual;
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    expect_reason(v, "rank 0: whether every element of large tensors was looked at: more than 20 records");
+    twin_verdict_free(v);
+}
+
 /* Whoever names a tensor means all of it: the parts are our way to record it. */
 static void a_pattern_that_names_the_tensor_covers_its_parts(void **state)
 {
@@ -240,6 +256,7 @@ int main(void)
         cmocka_unit_test(a_tensor_that_one_run_lacks_is_a_difference),
         cmocka_unit_test(a_resumed_arm_is_found_by_parts),
         cmocka_unit_test(a_longer_arm_has_no_whole_end),
+        cmocka_unit_test(a_trace_with_more_records_than_are_counted),
         cmocka_unit_test(a_pattern_that_names_the_tensor_covers_its_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

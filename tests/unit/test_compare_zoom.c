@@ -24,7 +24,11 @@ static void operation(struct twin_writer *w, const char *op, const char *site, c
     synth_put(w, (struct synth_record){.phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_OUT, .name = name, .scope = "Net", .op = op, .site = site}, out, 4);
 }
 
-struct scene { bool output, invisible, generator, replay; const char *vote[2]; };
+struct scene {
+    bool output, invisible, generator, replay;
+    bool before; /* the reruns part in a step of which no operation was recorded */
+    const char *vote[2];
+};
 
 static struct synth *zoomed(const struct scene *s, int run)
 {
@@ -33,6 +37,11 @@ static struct synth *zoomed(const struct scene *s, int run)
     float x[4] = {1, 2, 3, 4}, y[4] = {2, 4, 6, 8}, other[4] = {2, 4, 6, nextafterf(8, 9)}, state[2] = {1, (float)(s->generator ? run : 0)};
     for (int step = 0; step < 2; step++) {
         bool odd = run == 1 && step == 1;
+        if (s->before && step == 0) {
+            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w", .op = "SGD"}, run ? other : y, 4);
+            twin_writer_step_end(w);
+            continue;
+        }
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_RNG, .kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "Dropout"}, state, 2);
         operation(w, "aten::embedding", "model.py:10 in forward", x, y);
         operation(w, "aten::index_put_", "model.py:88 in forward", odd && s->invisible ? other : y, odd && (s->output || s->invisible) ? other : y);
@@ -183,6 +192,17 @@ static void generator_makes_a_carrier(void **state)
     twin_verdict_free(v);
 }
 
+/* What operations of later steps show follows from what came before them: it names nothing. */
+static void parted_before_operations_were_recorded(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = zoom(&(struct scene){.output = true, .before = true}, false);
+    assert_true(has_note(v, "the reruns parted at step 0 already, before the steps in which operations were recorded"));
+    assert_true(v->first->phase == TWIN_PHASE_BACKWARD);
+    assert_false(has_note(v, "zoom: aten"));
+    twin_verdict_free(v);
+}
+
 static void did_not_part_again(void **state)
 {
     (void)state;
@@ -223,7 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operation_is_named), cmocka_unit_test(votes_tell_an_operation_from_a_core), cmocka_unit_test(suspect_is_named_for_a_second_rerun),
         cmocka_unit_test(between_two_operations), cmocka_unit_test(generator_makes_a_carrier),
-        cmocka_unit_test(did_not_part_again), cmocka_unit_test(every_allocation_failure),
+        cmocka_unit_test(did_not_part_again), cmocka_unit_test(parted_before_operations_were_recorded), cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

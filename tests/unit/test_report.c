@@ -111,6 +111,15 @@ static void first_line(const struct twin_verdict *v, const char *expected)
     tw_free(out);
 }
 
+static void expect_line(const struct twin_verdict *v, const char *line)
+{
+    char *out = text(v, 300, false);
+    if (!strstr(out, line))
+        fprintf(stderr, "--- expected\n%s--- in\n%s---\n", line, out);
+    assert_non_null(strstr(out, line));
+    tw_free(out);
+}
+
 /* What of run 1 the word "same" is about: said where that is not all of it. */
 static void range_text(void **state)
 {
@@ -145,8 +154,16 @@ static void range_text(void **state)
     r[1].end = 300;
     r[1].first_b = 0;
     r[1].of_b = 200;
-    v.range_count = 2;
     v.records_compared = v.records_a;
+    struct twin_range many[6] = {r[0], r[1], r[1], r[1], r[1], r[1]};
+    v.ranges = many;
+    v.range_count = 6;
+    expect_line(&v, "; rank 0, process 2: steps 100 to 299 of 300 (its 0 to 199); 2 more processes\n");
+    many[0].end = 0;
+    v.range_count = 1;
+    expect_line(&v, "SAME    none of 300 steps compared, 41,220 records, bit for bit");
+    v.ranges = r;
+    v.range_count = 2;
     char *out = text(&v, 100, false);
     if (!strstr(out, "SAME    300 steps, 41,220 records, bit for bit, in 3 runs\n") ||
         !strstr(out, "\nrange   rank 0: steps 0 to 99 of 300; rank 0, process 2: steps 100 to 299 of 300 (its 0 to 199)\n"))
@@ -181,6 +198,79 @@ static void inconclusive_and_error_text(void **state)
                     "note    run 1: exit code 1, 0 steps recorded\n"
                     "next    twinrun show 1f2e3d4c   how it ended, what it printed, its processes\n");
     tw_free(out);
+}
+
+/* Sentences that only some verdicts have, each with the numbers that it stands on. */
+static void sentences_of_some_verdicts(void **state)
+{
+    (void)state;
+    struct twin_finding f = gradient();
+    struct twin_verdict v = differing(&f);
+    v.overhead_ratio = .126;
+    expect_line(&v, "\nwatcher +13% of the run's time: watching this closely can itself hide or cause a divergence\n");
+    f.changed_known = f.rel_l2_exact = false;
+    f.max_ulp = NAN;
+    expect_line(&v, "        size   1,048,576 elements, relative L2 about 3.1e-8\n");
+    f.role = TWIN_ROLE_UNKNOWN;
+    f.between[0] = (char *)"aten::add of step 17";
+    f.between[1] = (char *)"aten::mul of step 17";
+    expect_line(&v, "        role   unknown: it was made between aten::add of step 17 and aten::mul of step 17\n");
+    f.type = TWIN_FINDING_FILE;
+    f.text = (char *)"a.npy: contents differ (3 and 3 bytes)";
+    expect_line(&v, "DIFFER  in a file the job wrote\n\nfirst   a.npy: contents differ (3 and 3 bytes)\n");
+    f.type = TWIN_FINDING_OUTPUT;
+    expect_line(&v, "DIFFER  in what the job printed\n");
+    size_t three[3] = {0, 1, 3}, one[1] = {2};
+    struct twin_class classes[2] = {{3, three, -1, true}, {1, one, 17, false}};
+    v.classes = classes;
+    v.runs = 4;
+    v.comparisons = 3;
+    expect_line(&v, "classes runs 1,2,4 agree as far as was seen; run 3 parts at step 17\n");
+    classes[0].unsure = false;
+    expect_line(&v, "classes runs 1,2,4 agree; run 3 parts at step 17\n");
+}
+
+static void sentences_about_a_baseline_and_rules(void **state)
+{
+    (void)state;
+    struct twin_against against = {.path = (char *)"base.json", .made = (char *)"2026-01-02 03:04:05", .runs = 2};
+    struct twin_rule_use rules[4] = {
+        {.pattern = (char *)"a/*", .reason = (char *)"r", .rel_l2 = 1e-3, .matched = 2},
+        {.pattern = (char *)"b/*", .reason = (char *)"r", .rel_l2 = 1e-3, .matched = 2, .measured = 2, .worst = .25},
+        {.pattern = (char *)"c/*", .reason = (char *)"r", .ulp = 4, .matched = 2, .measured = 1, .outside = 1, .worst = 3},
+        {.pattern = (char *)"d/*", .reason = (char *)"r", .abs = 1},
+    };
+    struct twin_verdict v = same();
+    v.against = &against;
+    v.rules = rules;
+    v.rule_count = 4;
+    expect_line(&v, "SAME    300 steps, 41,220 records, bit for bit, as in the baseline, in every run\n");
+    expect_line(&v, "against base.json, made 2026-01-02 03:04:05 of 2 runs\n");
+    expect_line(&v, "allowed a/* (rel_l2 0.001): nothing measured; r\n        b/* (rel_l2 0.001): 25% used; r\n"
+                    "        c/* (ulp 4): exceeded; r\n");
+    expect_line(&v, "unused  d/*: no difference that this rule of the tolerance file covers\n");
+    v.runs = 1;
+    expect_line(&v, "bit for bit, as in the baseline\n");
+}
+
+static void sentences_about_transplants_and_cases(void **state)
+{
+    (void)state;
+    struct twin_finding f = gradient();
+    struct twin_origin origin = {.finding = &f, .steps_differing = 2, .steps = 7, .rate = 2 / 7., .low = .0367, .high = .7096};
+    struct twin_transplant t = {.kind = TWIN_TRANSPLANT_STEP, .runs = 1, .steps = 8, .origin = &origin, .origin_count = 1};
+    struct twin_verdict v = differing(&f);
+    v.transplant = &t;
+    expect_line(&v, "origins 8 steps of 1 transplanted run (step); where they part that started equal:\n"
+                    "        2 of 7 steps, 28.6% (3.7% to 71%)   backward: grad of encoder.embed.weight, first in step 17\n");
+    t.origin_count = 0;
+    expect_line(&v, "origins 8 steps of 1 transplanted run (step); none parts that started equal\n");
+    const struct twin_hint hint = {.id = (char *)"TC-7", .title = (char *)"atomics", .cause = (char *)"Adds in any order.",
+                                   .fix = (char *)"Sort them.", .why = (char *)"the operation"};
+    char *said = twin_hint_text(&hint);
+    assert_string_equal(said, "perhaps a known case: atomics (TC-7). There: Adds in any order. Remedy there: Sort them. It looks alike "
+                              "in the operation; whether that is what happens here was not tried.");
+    tw_free(said);
 }
 
 static bool next_is(const char *report, const char *command)
@@ -397,7 +487,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(differ_text), cmocka_unit_test(same_text), cmocka_unit_test(range_text), cmocka_unit_test(inconclusive_and_error_text),
-        cmocka_unit_test(what_a_job_can_show), cmocka_unit_test(suggestions_can_be_pasted),
+        cmocka_unit_test(sentences_of_some_verdicts), cmocka_unit_test(sentences_about_a_baseline_and_rules),
+        cmocka_unit_test(sentences_about_transplants_and_cases), cmocka_unit_test(what_a_job_can_show), cmocka_unit_test(suggestions_can_be_pasted),
         cmocka_unit_test(hostile_names), cmocka_unit_test(color_only_when_asked), cmocka_unit_test(json_contract),
         cmocka_unit_test(exit_codes), cmocka_unit_test(every_allocation_failure),
     };

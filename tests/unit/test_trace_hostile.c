@@ -139,6 +139,67 @@ static int our_fd(const struct twin_writer *w)
     return w->drain.fd;
 }
 
+/* The trace is not among the program's descriptors, and whatever number it gives to a file of its own, that file stays its own. */
+static void test_descriptors_of_its_own(void **state)
+{
+    (void)state;
+    struct stat st;
+    struct twin_writer *w = open_writer(scratch_path("alone.twt"), 0);
+    uint32_t x = start_job(w);
+    if (!w->drain.alone) { /* a system call filter is in force */
+        tw_writer_free(w);
+        skip();
+    }
+    int mine = open(scratch_path("of-the-job-alone"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    for (int round = 0; round < 50; round++) {
+        for (int fd = 10; fd < 400; fd++)
+            dup2(mine, fd);
+        record_value(w, x, 0, (float)round);
+        twin_writer_step_end(w);
+        twin_writer_flush(w);
+        for (int fd = 10; fd < 400; fd++)
+            close(fd);
+    }
+    assert_int_equal(fstat(mine, &st), 0);
+    assert_int_equal(st.st_size, 0);
+    assert_int_equal(twin_writer_counts(w).failed_errno, 0);
+    tw_writer_free(w);
+    close(mine);
+    struct twin_trace *t = open_trace(scratch_path("alone.twt"));
+    assert_verified(t);
+    assert_int_equal(twin_trace_info(t)->steps, 51);
+    assert_true(twin_trace_info(t)->closed);
+    twin_trace_close(t);
+}
+
+/* A pipe of the program ends when the program closes it: nothing of ours holds it. */
+static void test_pipes_end(void **state)
+{
+    (void)state;
+    int ends[2];
+    char c;
+    assert_int_equal(pipe(ends), 0);
+    struct twin_writer *w = open_writer(scratch_path("pipes.twt"), 0);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &c, 1), 0);
+    close(ends[0]);
+    tw_writer_free(w);
+}
+
+static int share(void **state)
+{
+    (void)state;
+    tw_drain_shares_descriptors = true;
+    return 0;
+}
+
+static int share_no_more(void **state)
+{
+    (void)state;
+    tw_drain_shares_descriptors = false;
+    return 0;
+}
+
 /* close(3..1023), as daemons do. */
 static void test_closed_descriptor(void **state)
 {
@@ -316,11 +377,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_untold_child),
-        cmocka_unit_test(test_closed_descriptor),
-        cmocka_unit_test(test_stolen_descriptor),
+        cmocka_unit_test(test_descriptors_of_its_own),
+        cmocka_unit_test(test_pipes_end),
+        cmocka_unit_test_setup_teardown(test_closed_descriptor, share, share_no_more),
+        cmocka_unit_test_setup_teardown(test_stolen_descriptor, share, share_no_more),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_no_room_at_all),
-        cmocka_unit_test(test_lossless_failure_lets_go),
+        cmocka_unit_test_setup_teardown(test_lossless_failure_lets_go, share, share_no_more),
         cmocka_unit_test(test_removed_folder),
         cmocka_unit_test(test_no_thread_to_be_had),
         cmocka_unit_test(test_signals_stay_with_the_job),

@@ -24,6 +24,7 @@ def _before(args, kwargs):
     if not T.optimizers:
         steps.backward_begins()
     rng.check("user code")
+    optim.backward_begins()
     starts = _starts(args, kwargs)
     pending = tensors.pending()
     seen = modules.last_loss() if modules.last_loss is not None else None

@@ -63,6 +63,7 @@ class Local(threading.local):
     loader = None      # weak reference to the DataLoader whose __iter__ runs
     collective = 0     # inside a collective called from Python
     scopes = ()        # twinrun.scope
+    entered = None     # label -> Root: models whose forward ran in this step
     too_deep = 0
 
 

@@ -9,7 +9,7 @@ import functools
 import sys
 import weakref
 
-from . import core, distributed, naming, optim, rng, sites, steps, tensors
+from . import core, distributed, naming, optim, rng, sites, steps, tensors, written
 from .core import S, T, hook, trim
 from .native import ACTIVATION, BATCH, DATA, FORWARD, LOSS, RECOMPUTED, SKETCH, STATS, TENSORS
 
@@ -49,6 +49,7 @@ def announce(root):
     if fresh:
         tensors.pending().flush()
         core.saw("init")
+    written.announced(root)
 
 
 def _inputs(root, args, kwargs):
@@ -99,6 +100,8 @@ def _root_enter(module, args, kwargs):
     root = naming.root_of(module)
     steps.before_forward(root)
     rng.check("user code")
+    if not root.stateless:
+        written.entering(root)
     if not root.announced and not root.stateless:
         announce(root)
     if not root.stateless:
@@ -117,6 +120,7 @@ def _root_leave(root, module, output):
     if not root.announced and not root.stateless:
         announce(root)  # a lazy module
     rng.check(root.op)
+    written.left(root)
     T.path = None
     if root.loss:
         _loss(root, output)

@@ -51,7 +51,7 @@ class Root:
     """A module that was called from outside of every other one."""
 
     __slots__ = ("reference", "label", "op", "stateless", "loss", "announced", "parameters", "buffers", "buffer_marks",
-                 "_shown")
+                 "watches", "_shown")
 
     def __init__(self, module, label, stateless):
         self.reference = weakref.ref(module)
@@ -63,6 +63,7 @@ class Root:
         self.parameters = []    # (name, weak reference, class of the owner)
         self.buffers = []
         self.buffer_marks = {}
+        self.watches = ()       # written.Watch of its weights and of its buffers
         self._shown = [{}, {}]
 
     def show(self, way, phase, kind, name, tensor, site):

@@ -16,7 +16,7 @@ import weakref
 from array import array
 from time import perf_counter_ns
 
-from . import core, facts, naming, parts, rng, steps, tensors
+from . import core, facts, naming, parts, rng, steps, tensors, written
 from .core import S, T, hook
 from .native import (BACKWARD, CHECKPOINT, F64, GRADIENT, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, ORDER, SKETCH, STATS, TENSORS,
                      WEIGHT, Items, pack_item)
@@ -49,6 +49,8 @@ class Followed:
         self.steps = 0         # since this process began
         self.counter = None    # a parameter's state that counts its steps, and the last count
         self.count = self.stood = 0
+        self.watched_at = None # which models `watches` was made of (written.py)
+        self.watches = self.raw = ()
 
 
 class Numbers:
@@ -142,7 +144,7 @@ def _refresh(followed, optimizer):
                 naming.give(p, *known)
                 fresh.append((known, p))
             followed.names.append((known[0], known[1], followed.op, ""))
-    followed.present = followed.found = followed.counter = None
+    followed.present = followed.found = followed.counter = followed.watched_at = None
     if fresh and not followed.steps:
         _announce(fresh, followed)
     if S.level >= TENSORS:
@@ -348,6 +350,7 @@ def before_step(optimizer, args, kwargs):
         return
     rng.check("user code")
     followed = follow(optimizer)
+    written.using(followed.raw)
     followed.closure = bool(args and callable(args[-1])) or kwargs.get("closure") is not None
     T.optimizers = tuple(f for f in T.optimizers if f is not followed) + (followed,)
     parameters = _refresh(followed, optimizer)
@@ -377,6 +380,7 @@ def after_step(optimizer, args, kwargs):
     core.saw("weight")
     if S.level >= TENSORS:
         _record_moments(followed, optimizer, parameters, flags, turn, everything)
+    written.stepped(followed, parameters)
     followed.steps += 1
     steps.turn(optimizer)
 
@@ -391,6 +395,12 @@ def skipped(optimizer):
         _record_numbers(followed, [("step skipped", 1.0)])
     followed.steps += 1
     steps.turn(optimizer)
+
+
+def backward_begins():
+    """Weights that a line of the job has written since the forward."""
+    if S.level >= TENSORS:
+        written.using([watch for followed in list(_known.values()) for watch in followed.raw])
 
 
 def backward_in_step():

@@ -10,7 +10,7 @@
 """
 import weakref
 
-from . import core, naming, rng, tensors
+from . import core, naming, rng, tensors, written
 from .core import S
 from .native import BACKWARD, GRADIENT, OPTIMIZER, STATS, TENSORS, WEIGHT
 
@@ -181,6 +181,7 @@ def _close_if_changed():
             pending.add(OPTIMIZER, WEIGHT, name[0], t, name[1], "by hand")
     core.saw("weight")
     pending.flush()
+    written.written_by_hand(_used.values())
     _by_hand = None
     close()
 
@@ -232,6 +233,7 @@ def _close():
     if S.torch:
         rng.confirm()
     core.step_end()
+    written.step_ended()
     _stepped.clear()
     _used.clear()
 

@@ -20,7 +20,7 @@ def arm(torch):
     if not core.start():
         return
     from . import (amp, autograd, checkpoint, data, distributed, modules, naming, ops, optim, rng, sites, steps, tensors,
-                   transplant, workers)
+                   transplant, workers, written)
 
     S.quiet = torch._C.DisableTorchFunction
     S.torch = True
@@ -29,6 +29,7 @@ def arm(torch):
     sites.arm(torch)
     naming.arm()
     steps.arm()
+    written.arm()
     rng.arm(torch)
     replaced = []
     for room in (modules, data, workers, autograd, optim, amp, checkpoint, distributed, ops, transplant):

@@ -14,7 +14,7 @@ import os
 import random
 import sys
 
-from . import amp, core, naming, rng, steps, tensors, values_file
+from . import amp, core, naming, rng, steps, tensors, values_file, written
 from .core import S
 from .values_file import BATCH, PLAIN, STATE
 
@@ -382,6 +382,7 @@ def _exchange():
         for slot, entry in pairs:
             slot.give(entry)
         rng.resync()
+        written.resync()
     elif _request.mode == "record":
         _store(STATE, 0, [slot.entry() for slot in slots])
     else:
