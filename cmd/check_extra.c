@@ -173,6 +173,8 @@ void tw_check_shared_files(struct tw_check *c)
         }
     }
     c->shares_files = n > 0;
+    if (c->v->outcome == TWIN_SAME) /* what was read there, if anything, changed nothing */
+        return;
     char *name = one ? tw_printable(one, strlen(one)) : NULL;
     if (name && n == 1)
         tw_verdict_note(

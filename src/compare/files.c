@@ -238,6 +238,56 @@ static void say_benign(struct tw_cmp *c, struct tw_last_resort *out, const struc
                                                        tw_cmp_text(c, "%s: file bytes differ, %s", x->path, what)));
 }
 
+static bool is_json(const char *path)
+{
+    static const char *const ends[] = {".json", ".jsonl", ".ndjson", ".geojson", ".ipynb"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (tw_ends(path, ends[i]))
+            return true;
+    return false;
+}
+
+/* Are both JSON with equal objects? Their keys are sorted in `a` and `b` for what comes next. */
+static bool equal_objects(struct tw_cmp *c, struct kept *a, struct kept *b)
+{
+    struct kept *kept[2] = {a, b};
+    char *compact[2] = {NULL, NULL}, *sorted[2] = {NULL, NULL};
+    size_t compact_bytes[2] = {0}, sorted_bytes[2] = {0};
+    bool read = true;
+    for (size_t i = 0; i < 2 && read; i++) {
+        const struct kept *k = kept[i];
+        c->oom |= tw_json_sorted(k->data, k->bytes, true, &compact[i], &compact_bytes[i]) != 0;
+        c->oom |= tw_json_sorted(k->data, k->bytes, false, &sorted[i], &sorted_bytes[i]) != 0;
+        read = compact[i] && sorted[i];
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (read) {
+            tw_free(kept[i]->data);
+            *kept[i] = (struct kept){sorted[i], sorted_bytes[i]};
+        } else {
+            tw_free(sorted[i]);
+        }
+    }
+    bool equal = read && compact_bytes[0] == compact_bytes[1] &&
+                 memcmp(compact[0], compact[1], compact_bytes[0]) == 0;
+    tw_free(compact[0]);
+    tw_free(compact[1]);
+    return equal;
+}
+
+static void say_hidden(struct tw_cmp *c, const char *path, struct tw_last_resort *out)
+{
+    tw_texts_add(c, &out->unknown,
+                 tw_cmp_text(c, "%s: differs in what was not kept of it (--ignore 'file:%s' leaves it out)",
+                             path, path));
+}
+
+/* Secrets are masked in the copies: whether they are equal is not known. */
+static bool hides_secret(const struct kept *k)
+{
+    return memmem(k->data, k->bytes, TW_SECRET_MASK, strlen(TW_SECRET_MASK)) != NULL;
+}
+
 /* Text of both was kept: true, and what its lines say is in `out`. */
 static bool judge_text(struct tw_cmp *c, const struct files *in, const struct twin_run_file *x, const struct twin_run_file *y,
                        struct tw_last_resort *out)
@@ -247,8 +297,12 @@ static bool judge_text(struct tw_cmp *c, const struct files *in, const struct tw
     both &= load_kept(c, in->side_b->run, y, &b);
     both &= x->listing == y->listing;
     if (both && !x->listing && a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0)) {
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: differs in what was not kept of it (--ignore 'file:%s' leaves it out)", x->path,
-                                                   x->path)); /* secrets are masked in the copies */
+        say_hidden(c, x->path, out);
+    } else if (both && is_json(x->path) && equal_objects(c, &a, &b)) {
+        if (hides_secret(&a))
+            say_hidden(c, x->path, out);
+        else
+            say_benign(c, out, x, y, "equal objects, their keys in another order or on other lines");
     } else if (both) {
         size_t from_b = written_before(&b, &a, y), from_a = from_b > 0 && x->existed_before ? written_before(&a, NULL, x) : 0;
         if (from_b == 0 && is_table(x->path)) /* of one that grows, the rows have no headings */
@@ -257,7 +311,10 @@ static bool judge_text(struct tw_cmp *c, const struct files *in, const struct tw
                              .b = {b.data + from_b, b.bytes - from_b, in->side_b->facts}, .whole = in->ended, .ordered = !is_log(x->path),
                              .shift = out->shift};
         size_t found = out->findings.n + out->unknown.n;
+        bool hidden = hides_secret(&a) || hides_secret(&b);
         tw_lines_compare(c, &l, out);
+        if (hidden && found == out->findings.n + out->unknown.n)
+            say_hidden(c, x->path, out);
         if (x->listing && found == out->findings.n + out->unknown.n)
             say_benign(c, out, x, y, "contents equal");
     }

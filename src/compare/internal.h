@@ -492,6 +492,10 @@ struct tw_lines {
     bool other_ends;      /* numbers count only in lines that name a step */
 };
 void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last_resort *out);
+/* json_order.c: the text with the members of each object sorted by their keys, and else as it is
+ * (compact: without blanks between values). *sorted is NULL when the text is no JSON; malloc'ed.
+ * 0 or TWIN_ENOMEM. */
+int tw_json_sorted(const char *text, size_t n, bool compact, char **sorted, size_t *length);
 /* The finding or the note that says `text` (taken; may be NULL) of a file or a stream. */
 struct twin_finding *tw_lines_finding(struct tw_cmp *c, const char *name, const char *name_b, enum twin_kind kind, char *text);
 /* ---- filters.c: --ignore 'line:REGEX'. 0, or TWIN_EINVAL that names the expression. */

@@ -36,7 +36,7 @@ static const struct tw_spec specs[] = {
       TWIN_UNIT_RUN, NULL, "python", NULL},
      TW_BY_PYTHON, false, NULL, TW_ALWAYS, true, SEED_MAX, 0},
     {{"seed.numpy", "rng", "start of NumPy's global generator", PYTHON, "numpy.random.seed(0)", "numpy.random.seed from the seed",
-      "call numpy.random.seed at the start; give default_rng a seed", TWIN_UNIT_RUN, NULL, "numpy", NULL},
+      "give default_rng a seed; for numpy.random's own functions call numpy.random.seed at the start", TWIN_UNIT_RUN, NULL, "numpy", NULL},
      TW_BY_PYTHON, false, NULL, TW_ALWAYS, true, SEED_MAX, 0},
     {{"seed.torch", "rng", "start of PyTorch's CPU generator", PYTHON, "torch.manual_seed(0)", "torch.manual_seed from the seed",
       "call torch.manual_seed at the start", TWIN_UNIT_RUN, NULL, "torch", NULL},

@@ -304,6 +304,15 @@ char *twin_search_verdict_text(const struct twin_search_report *r, const struct 
     return tw_buf_steal(&b);
 }
 
+/* Then a set that parts when it is freed shows nothing: it may part as the rest does. */
+static bool parts_with_every_pin(const struct twin_search_report *r)
+{
+    bool parts = false;
+    for (size_t i = 0; i < r->test_count; i++)
+        parts |= r->test[i].parted && tw_set_count(&r->test[i].freed) == 0;
+    return parts && !r->arms;
+}
+
 char *twin_search_evidence_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
 {
     struct tw_buf b = {0};
@@ -338,7 +347,10 @@ char *twin_search_evidence_text(const struct twin_search_report *r, const struct
         tw_buf_puts(&b, "\n");
     }
     if (r->outcome != TWIN_SEARCH_ISOLATED && tw_set_count(&r->suspects)) {
-        tw_buf_puts(&b, "suspects  influence shown, not confirmed: ");
+        if (parts_with_every_pin(r))
+            tw_buf_puts(&b, "suspects  part when freed, and so do runs with every pin on: ");
+        else
+            tw_buf_puts(&b, "suspects  influence shown, not confirmed: ");
         put_set(&b, &r->suspects, candidate);
         tw_buf_puts(&b, "\n");
     }

@@ -40,7 +40,7 @@ struct walk {
     size_t queued;
     dev_t device, home_device;
     ino_t home_inode;
-    bool has_home;
+    bool has_home, root_is_home;
     size_t looked_at;
 };
 
@@ -63,11 +63,33 @@ static int64_t ns(struct timespec t)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* The home may be the working folder itself, where the job keeps files, too (TensorBoard's folder is
+ * called runs as well). What lies there is told apart by what only we make: the three folders of
+ * every run, the ledger and the key that hides secrets. */
+static bool is_of_home(const struct walk *w, const struct folder *in, int fd, const char *name)
+{
+    static const char *const parts[] = {"ranks", "worlds", "telemetry"};
+    if (!w->root_is_home)
+        return false;
+    if (in->path[0] == '\0')
+        return tw_starts(name, "ledger.db") || strcmp(name, "redaction.key") == 0;
+    bool ours = strcmp(in->path, "runs") == 0;
+    for (size_t i = 0; ours && i < sizeof parts / sizeof parts[0]; i++) {
+        char *path = tw_printf("%s/%s", name, parts[i]);
+        struct stat st;
+        ours = path && fstatat(fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+        tw_free(path);
+    }
+    return ours;
+}
+
 static int take(struct walk *w, const struct folder *in, int fd, const char *name, struct twin_error *err)
 {
     struct stat st;
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
         return 0; /* gone meanwhile, or no content of its own */
+    if (is_of_home(w, in, fd, name))
+        return 0;
     if (S_ISDIR(st.st_mode)) {
         bool is_home = w->has_home && st.st_dev == w->home_device && st.st_ino == w->home_inode;
         if (tw_files_is_bulk(name) || is_home || st.st_dev != w->device)
@@ -141,6 +163,9 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
         w.has_home = true;
         w.home_device = st.st_dev;
         w.home_inode = st.st_ino;
+        struct stat top;
+        w.root_is_home = root >= 0 && fstat(root, &top) == 0 && top.st_dev == st.st_dev &&
+                         top.st_ino == st.st_ino;
     }
     if (rc == 0 && (rc = tw_launch_grow(&w.queue, 0, sizeof *w.queue, err)) == 0) {
         char *top = tw_strdup("");

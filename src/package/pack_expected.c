@@ -62,6 +62,20 @@ static int put_verdict(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* The copies of result files, and lists of what is in them, that a verdict's claims rest on. */
+static int put_files(struct tw_pack *p, struct twin_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < p->run->file_count && rc == 0; i++) {
+        const struct twin_run_file *f = &p->run->files[i];
+        char *from = f->kept ? tw_path_join(p->run->dir, f->kept) : NULL;
+        if (from && access(from, F_OK) == 0)
+            rc = put_output(p, f->kept, false, err);
+        tw_free(from);
+    }
+    return rc;
+}
+
 static bool is_tensors(const char *path)
 {
     static const char *const ends[] = {".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npy", ".npz", NULL};
@@ -117,5 +131,6 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
     rc = rc ? rc : put_output(p, "stdout", p->run->stdout_truncated, err);
     rc = rc ? rc : put_output(p, "stderr", p->run->stderr_truncated, err);
     rc = rc ? rc : put_verdict(p, err);
+    rc = rc ? rc : put_files(p, err);
     return rc ? rc : put_checkpoints(p, err);
 }

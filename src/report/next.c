@@ -172,6 +172,20 @@ static bool lacks_records(const struct twin_verdict *v)
     return false;
 }
 
+/* Who records already is told what is missing, and not what he does. */
+static void show_from_python(const struct twin_verdict *v, struct tw_next *next)
+{
+    bool only_inputs = v->records_compared > 0;
+    for (size_t i = 0; i < v->unseen_count; i++)
+        only_inputs &= strncmp(v->unseen[i], "batches or inputs", strlen("batches or inputs")) == 0;
+    if (only_inputs) {
+        tw_buf_puts(&next->command, "twinrun.record(\"batch:x\", array)");
+        next->why = "in the job, in each step, so that what it is fed is seen";
+        return;
+    }
+    tw_buf_puts(&next->command, "import twinrun; twinrun.record(\"weights\", array); twinrun.step()");
+}
+
 static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     if (r->run_count == 0 || r->runs[0]->torch) {
@@ -183,7 +197,7 @@ static void show_more(const struct twin_report *r, struct tw_next *n, size_t *co
     struct tw_next *next = &n[(*count)++];
     *next = (struct tw_next){.why = "in the job, so that what it computes is seen"};
     switch (programs_of(r->runs[0])) {
-    case PYTHON: tw_buf_puts(&next->command, "import twinrun; twinrun.record(\"weights\", array); twinrun.step()"); break;
+    case PYTHON: show_from_python(r->verdict, next); break;
     case NATIVE: tw_buf_puts(&next->command, "twin_record(...) and twin_step() of <twin/twin.h>"); break;
     case NOTHING_KNOWN:
         tw_buf_puts(&next->command, "twinrun.record (Python) or twin_record of <twin/twin.h> (C)");

@@ -5,6 +5,7 @@ import copy
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -312,6 +313,8 @@ def test_packed_and_signed(checked, twinrun, home, tmp_path):
     packed = tmp_path / "packed"
     done = twinrun("pack", "last", "-o", packed, "--data", "none")
     assert (packed / "data/expected/verdict.json").exists(), done
+    files = {f.name: f.read_bytes() for f in Path(v["runs_dir"][-1], "files").iterdir()}
+    assert files and files == {f.name: f.read_bytes() for f in (packed / "data/expected/files").iterdir()}
     kept = packed / "data/expected/verdict.json"
     assert refuted(json.loads(kept.read_text()), tmp_path, [v["runs_dir"][0], packed / "data/expected"]) == []
     assert twinrun("verify", packed).rc == 0

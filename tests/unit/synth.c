@@ -99,7 +99,8 @@ void synth_file(struct synth *s, const char *path, const char *contents)
     f->path = (char *)path;
     f->bytes = strlen(contents);
     sha(contents, f->sha256);
-    if (strlen(contents) > 0 && (tw_ends(path, ".log") || tw_ends(path, ".txt"))) { /* the launcher keeps text */
+    bool is_text = tw_ends(path, ".log") || tw_ends(path, ".txt") || tw_ends(path, ".json");
+    if (strlen(contents) > 0 && is_text) { /* the launcher keeps it */
         static char kept[32][16];
         char folder[400], copy[500];
         size_t n = s->run.file_count - 1;

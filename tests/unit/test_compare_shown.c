@@ -191,6 +191,74 @@ static void files_that_were_not_read(void **state)
                    "job.log: differs in what was not kept of it (--ignore 'file:job.log' leaves it out)");
 }
 
+/* ---- JSON: objects have no order, lists have */
+
+static const char *const reordered[][2] = {
+    {"{\"a\": 1, \"b\": 2}", "{\"b\": 2, \"a\": 1}"},
+    {"{\"b\": {\"x\": [1, {\"q\": 1, \"p\": 2}], \"w\": {}}, \"a\": null}",
+     "{\"a\": null, \"b\": {\"w\": {}, \"x\": [1, {\"p\": 2, \"q\": 1}]}}"},
+    {"{\"a\":1,\"b\":[ ]}", "{\n  \"b\": [],\n  \"a\": 1\n}\n"},
+    {"{\"a\": NaN, \"b\": -Infinity}\n{\"a\": 1}\n", "{\"b\": -Infinity, \"a\": NaN}\n{\"a\": 1}\n"},
+    {"{\"a\": \"}\\\"{,\", \"b\": true}", "{\"b\": true, \"a\": \"}\\\"{,\"}"},
+};
+
+static void equal_objects(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof reordered / sizeof reordered[0]; i++) {
+        struct twin_verdict *v = wrote("m.json", reordered[i][0], reordered[i][1], NULL);
+        expect_outcome(v, TWIN_SAME);
+        expect_benign(v, "m.json: file bytes differ, equal objects, their keys in another order or on other lines");
+        twin_verdict_free(v);
+    }
+}
+
+/* Whatever else changes in them, they are other objects: each letter and digit, and each place. */
+static void objects_that_differ(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof reordered / sizeof reordered[0]; i++) {
+        const char *text = reordered[i][1];
+        for (size_t at = 0; text[at]; at++) {
+            char *mutant = strdup(text);
+            assert_non_null(mutant);
+            if (strchr(" \n", text[at]) == NULL)
+                mutant[at] = text[at] == '7' ? '8' : '7';
+            struct twin_verdict *v = wrote("m.json", reordered[i][0], mutant, NULL);
+            bool blank = strchr(" \n", text[at]) != NULL;
+            if ((v->outcome == TWIN_SAME) != blank)
+                fail_msg("%s at %zu", mutant, at);
+            twin_verdict_free(v);
+            free(mutant);
+        }
+    }
+    static const char *const other[][2] = {
+        {"{\"a\": [1, 2], \"b\": 0}", "{\"b\": 0, \"a\": [2, 1]}"},
+        {"{\"a\": 1, \"b\": 2}", "{\"b\": 1, \"a\": 2}"},
+        {"{\"a\": {\"x\": 1}, \"b\": {}}", "{\"b\": {\"x\": 1}, \"a\": {}}"},
+        {"{\"a\": 1, \"a\": 2}", "{\"a\": 2, \"a\": 1}"},
+        {"{\"a\": 12, \"b\": 3}", "{\"b\": 3, \"a\": 1 2}"},
+        {"{\"a\": 1}\n{\"a\": 2}\n", "{\"a\": 2}\n{\"a\": 1}\n"},
+        {"{\"a\": 1, \"b\": 2", "{\"b\": 2, \"a\": 1"},
+        {"[[[[1, 2]]], 3]", "[[[[2, 1]]], 3]"},
+    };
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        struct twin_verdict *v = wrote("m.json", other[i][0], other[i][1], NULL);
+        if (v->outcome == TWIN_SAME)
+            fail_msg("%s and %s", other[i][0], other[i][1]);
+        twin_verdict_free(v);
+    }
+}
+
+static void copies_that_hide_a_secret(void **state)
+{
+    (void)state;
+    expect_missing(wrote("job.log", "took 1.5 s\ntoken [redacted]\n", "took 1.6 s\ntoken [redacted]\n", NULL),
+                   "job.log: differs in what was not kept of it (--ignore 'file:job.log' leaves it out)");
+    expect_missing(wrote("m.json", "{\"a\": \"[redacted]\", \"b\": 1}", "{\"b\": 1, \"a\": \"[redacted]\"}", NULL),
+                   "m.json: differs in what was not kept of it (--ignore 'file:m.json' leaves it out)");
+}
+
 static void files_of_one_run(void **state)
 {
     (void)state;
@@ -257,6 +325,9 @@ int main(void)
         cmocka_unit_test(more_output_than_is_compared),
         cmocka_unit_test(files_that_differ),
         cmocka_unit_test(files_that_were_not_read),
+        cmocka_unit_test(equal_objects),
+        cmocka_unit_test(objects_that_differ),
+        cmocka_unit_test(copies_that_hide_a_secret),
         cmocka_unit_test(files_of_one_run),
         cmocka_unit_test(more_threads_than_are_told_apart),
         cmocka_unit_test(more_names_than_a_trace_holds),

@@ -28,8 +28,20 @@ CASES = [
     """,
     ),
     (
+        "secret-beside-a-time",
+        "not same",
+        "copies hide secrets, so beside a time a secret that differs is not known",
+        """
+        import time
+        token = "ghp_" + ("a1B2" if SECOND else "c3D4") * 9
+        open("conf.txt", "w").write("saved at %f\\ntoken %s\\n" % (time.time(), token))
+        open("conf.json", "w").write('{"token": "%s", "a": 1}' % token if SECOND else '{"a": 1, "token": "%s"}' % token)
+        steps(2)
+    """,
+    ),
+    (
         "json-keys-in-another-order",
-        "not differ",
+        "same",
         "the same object, its keys in another order",
         """
         import json
@@ -37,6 +49,77 @@ CASES = [
         json.dump({k: 0.5 for k in (keys[::-1] if SECOND else keys)}, open("metrics.json", "w"))
         steps(2)
     """,
+    ),
+    (
+        "json-keys-in-another-order-and-times",
+        "same",
+        "the same objects, their keys in another order, in one of which the time stands",
+        """
+        import json, time
+        tree = {"train_runtime": time.time() % 7, "b": {"x": [1, {"q": 2, "p": 3}], "a": None}}
+        tree = {k: tree[k] for k in sorted(tree, reverse=SECOND)}
+        tree["b"] = {k: tree["b"][k] for k in sorted(tree["b"], reverse=SECOND)}
+        json.dump(tree, open("metrics.json", "w"), indent=1)
+        with open("log.jsonl", "w") as f:
+            for i in range(4):
+                f.write(json.dumps({"a": i, "b": -i} if SECOND else {"b": -i, "a": i}) + "\\n")
+        steps(2)
+    """,
+    ),
+    (
+        "json-values-of-two-keys-changed-places",
+        "differ",
+        "the same keys and the same numbers, each under the other's key",
+        """
+        import json
+        values = {"b": 0.25, "a": 0.5} if SECOND else {"a": 0.25, "b": 0.5}
+        json.dump(values, open("metrics.json", "w"))
+        steps(2)
+    """,
+    ),
+    (
+        "json-list-in-another-order",
+        "differ",
+        "a list's order is part of what it says, whatever stands around it",
+        """
+        import json
+        values = {"b": [2, 1], "a": 0} if SECOND else {"a": 0, "b": [1, 2]}
+        json.dump(values, open("metrics.json", "w"))
+        steps(2)
+    """,
+    ),
+    (
+        "json-same-key-twice",
+        "not same",
+        "of a key that stands twice readers take the last",
+        """
+        open("m.json", "w").write('{"x": 1, "x": 2}' if SECOND else '{"x": 2, "x": 1}')
+        steps(2)
+    """,
+    ),
+    (
+        "home-is-the-working-folder",
+        "same",
+        "what twinrun keeps in its home is no result of the job",
+        """
+        import os
+        os.makedirs("runs/mine", exist_ok=True)
+        open("runs/mine/out.txt", "w").write("accuracy 0.5")
+        steps(2)
+    """,
+        {"here": True},
+    ),
+    (
+        "home-is-the-working-folder-and-a-result-differs",
+        "differ",
+        "a result in the job's own folder of the name that twinrun uses in its home",
+        """
+        import os
+        os.makedirs("runs/mine", exist_ok=True)
+        open("runs/mine/out.txt", "w").write("accuracy %g" % (0.5 + SECOND))
+        steps(2)
+    """,
+        {"here": True},
     ),
     (
         "csv-row-order",
