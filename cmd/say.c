@@ -115,8 +115,23 @@ static void quote_with_last_newline(struct tw_buf *b, const char *s)
     tw_buf_puts(b, "'");
 }
 
-static void quote_word(struct tw_buf *b, const char *s)
+/* The word as it may be shown: without secrets. malloc'ed. */
+static char *without_secrets(const char *s, int *pending)
 {
+    size_t n = strlen(s), room = n * sizeof TW_SECRET_MASK + 64;
+    char *safe = tw_malloc(room);
+    if (safe)
+        tw_secret_mask(pending, s, n, safe, room);
+    return safe;
+}
+
+static void quote_word(struct tw_buf *b, const char *given, int *pending)
+{
+    char *s = without_secrets(given, pending);
+    if (!s) {
+        b->failed = TWIN_ENOMEM;
+        return;
+    }
     size_t n = strlen(s);
     char *safe = tw_printable(s, n);
     bool prints_as_it_is = safe && strcmp(safe, s) == 0;
@@ -131,16 +146,18 @@ static void quote_word(struct tw_buf *b, const char *s)
     else
         quote_by_printf(b, s);
     tw_free(safe);
+    tw_free(s);
 }
 
 char *tw_shell_quote(char *const *argv, size_t count)
 {
     struct tw_buf b = {0};
+    int pending = TW_SECRET_NONE;
     tw_buf_puts(&b, "");
     for (size_t i = 0; count ? i < count : argv[i] != NULL; i++) {
         if (i)
             tw_buf_puts(&b, " ");
-        quote_word(&b, argv[i]);
+        quote_word(&b, argv[i], &pending);
     }
     return tw_buf_steal(&b);
 }

@@ -15,7 +15,10 @@ int tw_bad_use(const char *command, const char *format, ...) __attribute__((form
 /* What was said last: the JSON form of an error repeats it. "" at first. */
 const char *tw_said(void);
 
-/* A command as one could type it into a shell. malloc'ed (tw_free); NULL when out of memory. count 0: up to NULL. */
+/*
+ * A command as one could type it into a shell, to be shown: secrets in it are replaced. malloc'ed (tw_free); NULL when out of memory.
+ * count 0: up to NULL.
+ */
 char *tw_shell_quote(char *const *argv, size_t count);
 
 /* "12.4 s", "3 min 20 s", "2 h 05 min" */

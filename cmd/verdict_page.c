@@ -81,7 +81,7 @@ static bool is_record(const struct twin_finding *f)
 /* A page is handed around: no secret of the command line is in it. malloc'ed; NULL: no memory, then the page goes without the command. */
 static char *safe_command(const char *command)
 {
-    bool pending = false;
+    int pending = TW_SECRET_NONE;
     const size_t n = command ? strlen(command) : 0, room = 2 * n + 64;
     char *out = command ? tw_malloc(room) : NULL;
     if (out)

@@ -59,7 +59,7 @@ static bool append_line(const char *name, const char *line, size_t bytes)
 void tw_folder_init(int argc, char **argv)
 {
     size_t used = 0;
-    bool pending = false;
+    int pending = TW_SECRET_NONE;
     for (int i = 0; i < argc && argv && argv[i]; i++) {
         if (i && used < sizeof argv_line - 1)
             argv_line[used++] = ' ';

@@ -38,7 +38,7 @@ static void flush(struct out *o)
 static void line(struct out *o, const char *key, const char *value)
 {
     char masked[VALUE];
-    bool pending = false;
+    int pending = TW_SECRET_NONE;
     size_t n = tw_secret_mask(&pending, value, strlen(value), masked, sizeof masked);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)masked[i] < 0x20 || masked[i] == 0x7F)

@@ -24,7 +24,7 @@ void twin_redactor_close(struct twin_redactor *r); /* NULL: nothing */
 const char *twin_redactor_key_id(const struct twin_redactor *r);
 
 /* s with its secrets replaced; *pending as in tw_secret_next, NULL for a text that stands alone. malloc'ed (tw_free); NULL: no memory. */
-char *twin_redact(const struct twin_redactor *r, const char *s, bool *pending);
+char *twin_redact(const struct twin_redactor *r, const char *s, int *pending);
 /* All of s replaced. */
 char *twin_redact_whole(const struct twin_redactor *r, const char *s, size_t n);
 /* The value of a variable as it may be kept: itself, with its secrets replaced, or replaced as a whole. */

@@ -56,6 +56,7 @@ struct twin_envelope {
     char *payload; size_t payload_bytes;
     struct twin_signature *signature; size_t signature_count;
     bool foreign;             /* read as such: key ids need not be ours */
+    bool either_s;            /* of a form in which ECDSA signatures need not have the lower s */
 };
 
 /* What is signed: "DSSEv1 28 application/vnd.in-toto+json 5 hello". malloc'ed; NULL: no memory. */

@@ -50,11 +50,24 @@ const char *tw_nearest(const char *word, const char *const *names);
 #define TW_SECRET_MASK "[redacted]"
 /* May the value of this variable be kept? Those that decide about numbers and places; never one with a secret's name. */
 bool tw_secret_variable_kept(const char *name, size_t n);
-/* The next part of s[*at, n) that looks like a secret: bytes *from to *to; *at moves on. False: there is none. Over the arguments of a command
- * *pending, false at first, goes from one to the next: behind `--token` the next argument is one. *at is 0 at the beginning of each. */
-bool tw_secret_next(bool *pending, const char *s, size_t n, size_t *at, size_t *from, size_t *to);
+/* What a search carries from one argument of a command to the next; TW_SECRET_NONE at first. */
+enum tw_secret_pending {
+    TW_SECRET_NONE,
+    TW_SECRET_VALUE,       /* `--token`: the next argument is one */
+    TW_SECRET_LOGIN,       /* `-u`: behind the colon of the next argument */
+    TW_SECRET_SSHPASS,     /* `sshpass`: what its -p gives */
+    TW_SECRET_IN_FILE = 256 /* a file's text, no command: random texts and short options are everyday things there */
+};
+/*
+ * The next part of s[*at, n) that looks like a secret: bytes *from to *to; *at moves on. False: there is none. What is
+ * redacted already is left alone. *at is 0 at the beginning of each argument.
+ */
+bool tw_secret_next(int *pending, const char *s, size_t n, size_t *at, size_t *from, size_t *to);
+/* The length of a service's token that begins at s; of a random text, no name or digest, that does (secret_shape.c). */
+size_t tw_secret_shape(const char *s, size_t n);
+size_t tw_secret_random(const char *s, size_t n);
 /* Copies s with each secret replaced by TW_SECRET_MASK, cut at room; returns the bytes written (before a NUL). Allocates nothing. */
-size_t tw_secret_mask(bool *pending, const char *s, size_t n, char *out, size_t room);
+size_t tw_secret_mask(int *pending, const char *s, size_t n, char *out, size_t room);
 
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);

@@ -60,7 +60,7 @@ struct words { const char *last, *before; size_t last_n, before_n; bool strong; 
 
 static void split(const char *s, size_t n, struct words *w)
 {
-    static const char *const strong[] = {"password", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials",
+    static const char *const strong[] = {"password", "passwd", "passwort", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials",
                                          "auth", "authorization", "cookie", "cookies", "apikey", "authtoken", "accesstoken", "secretkey", NULL};
     *w = (struct words){NULL};
     for (size_t i = 0; i < n;) {
@@ -88,8 +88,9 @@ static enum kind kind_of(const char *name, size_t n)
     static const char *const harmless[] = {"pad", "bos", "eos", "unk", "sep", "cls", "mask", "special", "image", "audio", "start", "end", "stop", "new",
                                            "next", "first", "last", "per", "sort", "primary", "foreign", "public", "dict", "state", "cache", "group",
                                            "partition", "label", "feature", "input", "output", "column", "text", "target", "batch", "metric", "monitor",
-                                           "query", "head", "attention", "data", "prompt", "by", "task", "class", "weight", "loss", "json", NULL};
-    static const char *const weak[] = {"token", "key", NULL};
+                                           "query", "head", "attention", "data", "prompt", "by", "task", "class", "weight", "loss", "json", "num",
+                                           "single", "two", "multi", "forward", "backward", "low", "high", "band", "second", "max", "min", NULL};
+    static const char *const weak[] = {"token", "key", "pass", NULL};
     struct words w;
     split(name, n, &w);
     if (!w.last || is_one_of(w.last, w.last_n, about))
@@ -109,33 +110,6 @@ static bool is_harmless_value(const char *s, size_t n)
     for (size_t i = 0; i < n; i++)
         digits += isdigit((unsigned char)s[i]) || strchr("+-.eE", s[i]);
     return n < 4 || (digits == n && n < 12) || is_one_of(s, n, flags);
-}
-
-/* ---- shapes */
-
-static bool in_token(char c)
-{
-    return isalnum((unsigned char)c) || c == '_' || c == '-';
-}
-
-/* A token as well-known services make them, at s; its length, or 0. */
-static size_t known_shape(const char *s, size_t n)
-{
-    static const char *const begins[] = {"ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "hf_", "sk-", "xoxb-", "xoxp-", "xoxa-",
-                                         "xoxs-", "AKIA", "ASIA", "AIza", "eyJ", "npm_", "pypi-", "dckr_pat_", "hvs.", NULL};
-    for (const char *const *p = begins; *p; p++) {
-        size_t head = strlen(*p), at = head, upper = 0, lower = 0, digit = 0;
-        if (n < head || memcmp(s, *p, head) != 0)
-            continue;
-        for (; at < n && (in_token(s[at]) || (s[at] == '.' && s[0] == 'e')); at++) {
-            upper += isupper((unsigned char)s[at]) != 0;
-            lower += islower((unsigned char)s[at]) != 0;
-            digit += isdigit((unsigned char)s[at]) != 0;
-        }
-        if (at - head >= 16 && (upper ? lower || digit : lower && digit))
-            return at;
-    }
-    return 0;
 }
 
 /* ---- the search */
@@ -180,6 +154,18 @@ static void bound_value(const char *s, size_t n, bool whole, size_t *from, size_
     *to = close ? (size_t)(close - s) : whole ? n : value_end(s, n, *from);
 }
 
+/* What an earlier search has replaced. */
+static size_t redacted_end(const char *s, size_t n, size_t from)
+{
+    static const char mask[] = "[redacted";
+    size_t i = from + sizeof mask - 1;
+    if (n - from < sizeof mask || memcmp(s + from, mask, sizeof mask - 1) != 0 || (s[i] != ']' && s[i] != ':'))
+        return 0;
+    while (i < n && s[i] != ']')
+        i++;
+    return i < n ? i + 1 : 0;
+}
+
 /* user:password@ of an address whose "://" is at i. */
 static bool in_address(const char *s, size_t n, size_t i, size_t *from, size_t *to)
 {
@@ -195,16 +181,30 @@ static bool in_address(const char *s, size_t n, size_t i, size_t *from, size_t *
     if (at <= *from)
         return false;
     colon = memchr(s + *from, ':', at - *from) != NULL;
-    return colon || at - *from >= 16 || known_shape(s + *from, at - *from);
+    return colon || at - *from >= 16 || tw_secret_shape(s + *from, at - *from);
+}
+
+/* Of an address: what signs it may use it. */
+static bool is_signature(const char *name, size_t n)
+{
+    static const char *const names[] = {"sig", "signature", "x-amz-signature", "x-goog-signature", "x-amz-credential",
+                                        "x-amz-security-token", "awsaccesskeyid", NULL};
+    return is_one_of(name, n, names);
 }
 
 /* A secret that a name announces; the name begins at i and ends before `end`. */
-static bool named(const char *s, size_t n, size_t i, size_t end, bool *pending, size_t *from, size_t *to)
+static bool named(const char *s, size_t n, size_t i, size_t end, int *pending, size_t *from, size_t *to)
 {
+    static const char *const pass[] = {"pass", NULL};
     enum kind kind = kind_of(s + i, end - i);
+    bool query = i > 0 && end < n && s[end] == '=' && strchr("?&;", s[i - 1]);
+    if (query && is_signature(s + i, end - i))
+        kind = SECRET;
     if (kind == NO_SECRET)
         return false;
     bool option = s[i] == '-';
+    if (!option && end < n && s[end] != '=' && is_one_of(s + i, end - i, pass))
+        return false; /* "pass: 3 of 5": a word of every report */
     size_t at = end;
     if (at < n && (s[at] == '"' || s[at] == '\'')) /* "password": "..." */
         at++;
@@ -215,7 +215,7 @@ static bool named(const char *s, size_t n, size_t i, size_t end, bool *pending, 
         *from = skip_space(s, n, sign + 1);
         bound_value(s, n, option && i == 0 && s[sign] == '=', from, to);
     } else if (option && at == n) {
-        *pending = true;
+        *pending |= TW_SECRET_VALUE;
         return false;
     } else if (option && sign > at && s[sign] != '-') {
         *from = sign;
@@ -223,50 +223,129 @@ static bool named(const char *s, size_t n, size_t i, size_t end, bool *pending, 
     } else {
         return false;
     }
-    return *to > *from && !(kind == MAYBE_SECRET && is_harmless_value(s + *from, *to - *from));
+    if (*to <= *from || redacted_end(s, n, *from))
+        return false;
+    return kind == SECRET || !is_harmless_value(s + *from, *to - *from);
 }
 
-bool tw_secret_next(bool *pending, const char *s, size_t n, size_t *at, size_t *from, size_t *to)
+/* user:password behind the -u of curl; numbers are the user and group of a container. */
+static bool login(const char *s, size_t n, size_t from, size_t *begin, size_t *end)
 {
-    if (*at == 0 && *pending) {
-        *pending = false;
-        if (n && s[0] != '-' && !is_harmless_value(s, n)) {
-            *from = 0;
-            *to = *at = n;
-            return true;
-        }
+    *end = value_end(s, n, from);
+    const char *colon = memchr(s + from, ':', *end - from);
+    size_t digits = 0;
+    if (!colon || s[from] == '-' || memmem(s + from, *end - from, "://", 3) || redacted_end(s, n, (size_t)(colon - s) + 1))
+        return false;
+    *begin = (size_t)(colon - s) + 1;
+    while (*begin + digits < *end && isdigit((unsigned char)s[*begin + digits]))
+        digits++;
+    return *end > *begin && *begin + digits < *end;
+}
+
+/* The password of `-p PASSWORD` or `-pPASSWORD`, which begins at i. */
+static bool sshpass(const char *s, size_t n, size_t i, int *pending, size_t *from, size_t *to)
+{
+    if (n - i < 2 || s[i] != '-' || s[i + 1] != 'p')
+        return false;
+    *from = skip_space(s, n, i + 2);
+    if (*from >= n) {
+        *pending |= TW_SECRET_VALUE;
+        return false;
+    }
+    bound_value(s, n, i == 0, from, to);
+    return *to > *from && !redacted_end(s, n, *from);
+}
+
+/* Options that only a command has: s[i, end) is a word of it. */
+static bool of_command(const char *s, size_t n, size_t i, size_t end, int *pending, size_t *from, size_t *to)
+{
+    static const char *const logins[] = {"-u", "--user", "--proxy-user", NULL};
+    static const char *const programs[] = {"sshpass", NULL};
+    if (*pending & TW_SECRET_IN_FILE)
+        return false;
+    size_t next = end < n && s[end] == '=' ? end + 1 : skip_space(s, n, end);
+    if (is_one_of(s + i, end - i, logins)) {
+        if (next < n && next > end)
+            return login(s, n, next + (s[next] == '\'' || s[next] == '"'), from, to);
+        *pending |= end == n ? TW_SECRET_LOGIN : TW_SECRET_NONE;
+    } else if (is_one_of(s + i, end - i, programs)) {
+        if (next < n && next > end)
+            return sshpass(s, n, next, pending, from, to);
+        *pending |= end == n ? TW_SECRET_SSHPASS : TW_SECRET_NONE;
+    }
+    return false;
+}
+
+/* Is the argument what the one before it announced? */
+static bool announced(int *pending, const char *s, size_t n, size_t *from, size_t *to)
+{
+    int what = *pending & ~TW_SECRET_IN_FILE;
+    *pending &= TW_SECRET_IN_FILE;
+    *from = 0;
+    *to = n;
+    if (n == 0 || redacted_end(s, n, 0))
+        return false;
+    if (what == TW_SECRET_LOGIN)
+        return login(s, n, 0, from, to);
+    if (what == TW_SECRET_SSHPASS && s[0] == '-')
+        return sshpass(s, n, 0, pending, from, to);
+    return what == TW_SECRET_VALUE && s[0] != '-' && !is_harmless_value(s, n);
+}
+
+/* Does a secret begin at i by its place or shape? */
+static bool by_shape(const char *s, size_t n, size_t i, bool in_file, size_t *from, size_t *to)
+{
+    if (n - i > 3 && memcmp(s + i, "://", 3) == 0 && in_address(s, n, i, from, to))
+        return !redacted_end(s, n, *from);
+    *from = i;
+    if (n - i > 10 && memcmp(s + i, "-----BEGIN", 10) == 0 && memmem(s + i, n - i, "PRIVATE KEY", 11)) {
+        *to = n;
+        return true;
+    }
+    if (!in_name(s[i]))
+        return false;
+    size_t length = tw_secret_shape(s + i, n - i);
+    bool digest = i >= 7 && s[i - 1] == ':' && strncasecmp(s + i - 7, "sha", 3) == 0; /* SHA256:..., of a key */
+    if (length == 0 && !in_file && !digest)
+        length = tw_secret_random(s + i, n - i);
+    *to = i + length;
+    return length > 0;
+}
+
+static bool bearer(const char *s, size_t n, size_t i, size_t end, size_t *from, size_t *to)
+{
+    static const char *const words[] = {"bearer", NULL};
+    *from = skip_space(s, n, end);
+    *to = value_end(s, n, *from);
+    return is_one_of(s + i, end - i, words) && *from > end && *to >= *from + 8 && !redacted_end(s, n, *from);
+}
+
+bool tw_secret_next(int *pending, const char *s, size_t n, size_t *at, size_t *from, size_t *to)
+{
+    bool in_file = *pending & TW_SECRET_IN_FILE;
+    if (*at == 0 && *pending & ~TW_SECRET_IN_FILE && announced(pending, s, n, from, to)) {
+        *at = *to;
+        return true;
     }
     for (size_t i = *at; i < n;) {
-        size_t end = i, shape;
-        if (n - i > 3 && memcmp(s + i, "://", 3) == 0 && in_address(s, n, i, from, to)) {
-            *at = *to;
-            return true;
+        size_t end = i, masked = redacted_end(s, n, i);
+        if (masked) {
+            i = masked;
+            continue;
         }
-        if (n - i > 10 && memcmp(s + i, "-----BEGIN", 10) == 0 && memmem(s + i, n - i, "PRIVATE KEY", 11)) {
-            *from = i;
-            *to = *at = n;
+        if (by_shape(s, n, i, in_file, from, to)) {
+            *at = *to;
             return true;
         }
         if (!in_name(s[i])) {
             i++;
             continue;
         }
-        if ((shape = known_shape(s + i, n - i)) != 0) {
-            *from = i;
-            *to = *at = i + shape;
-            return true;
-        }
         while (end < n && in_name(s[end]))
             end++;
-        if (named(s, n, i, end, pending, from, to)) {
+        bool found = named(s, n, i, end, pending, from, to) || of_command(s, n, i, end, pending, from, to);
+        if (found || bearer(s, n, i, end, from, to)) {
             *at = *to;
-            return true;
-        }
-        static const char *const bearer[] = {"bearer", NULL};
-        size_t word = skip_space(s, n, end);
-        if (is_one_of(s + i, end - i, bearer) && word > end && value_end(s, n, word) >= word + 8) {
-            *from = word;
-            *to = *at = value_end(s, n, word);
             return true;
         }
         i = end;
@@ -275,7 +354,7 @@ bool tw_secret_next(bool *pending, const char *s, size_t n, size_t *at, size_t *
     return false;
 }
 
-size_t tw_secret_mask(bool *pending, const char *s, size_t n, char *out, size_t room)
+size_t tw_secret_mask(int *pending, const char *s, size_t n, char *out, size_t room)
 {
     static const char instead[] = TW_SECRET_MASK;
     size_t at = 0, done = 0, used = 0, from, to;

@@ -67,11 +67,10 @@ static bool holds_secret(const char *s, size_t n)
     for (const char *line = s, *end = s + n; line < end;) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
         size_t length = (size_t)((stop ? stop : end) - line), at = 0, from, to;
-        bool pending = false;
+        int pending = TW_SECRET_IN_FILE, again = TW_SECRET_IN_FILE;
         while (length < 4096 && tw_secret_next(&pending, line, length, &at, &from, &to)) {
             bool quoted = from > 0 && (line[from - 1] == '"' || line[from - 1] == '\'') && to < length && line[to] == line[from - 1] && to - from >= 6;
             bool address = from >= 3 && memcmp(line + from - 3, "://", 3) == 0;
-            bool again = false;
             size_t alone = 0, f, t;
             if (quoted || address || tw_secret_next(&again, line + from, to - from, &alone, &f, &t))
                 return true;

@@ -78,7 +78,8 @@ static bool list_events(const char *path, struct tw_buf *out)
 
 static bool store(const struct twin_run *run, const char *name, const struct tw_buf *text)
 {
-    bool pending = false, ok = false;
+    int pending = TW_SECRET_IN_FILE;
+    bool ok = false;
     char *folder = tw_path_join(run->dir, "files"), *path = tw_path_join(run->dir, name);
     size_t room = text->len + text->len / 2 + 256;
     char *safe = tw_malloc(room);

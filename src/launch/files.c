@@ -248,7 +248,7 @@ static bool is_text(const char *data, size_t n)
 /* A copy with its secrets masked, that only its owner may read. One that cannot be made is a gap in the evidence, no error. */
 static void keep_text(const struct twin_run *run, struct twin_run_file *f, const char *data, size_t n, uint64_t *kept)
 {
-    bool pending = false;
+    int pending = TW_SECRET_IN_FILE;
     if (n > KEPT_FILE_BYTES || n > KEPT_BYTES - *kept || !is_text(data, n))
         return;
     size_t room = n + n / 2 + 256;

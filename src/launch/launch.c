@@ -573,6 +573,19 @@ static int check_options(const struct twin_launch_options *o, struct twin_error 
     return 0;
 }
 
+/* The job has run: from here on the command is what is recorded of it, so that nobody who shows it can forget to mask. */
+static int forget_secrets(struct launch *l)
+{
+    char **safe = twin_redact_argv(l->redactor, l->run->argv, l->run->argc);
+    if (!safe)
+        return no_memory(l->err);
+    for (size_t i = 0; i < l->run->argc; i++)
+        tw_free(l->run->argv[i]);
+    tw_free(l->run->argv);
+    l->run->argv = safe;
+    return 0;
+}
+
 int twin_launch(const struct twin_launch_options *o, struct twin_run **out, struct twin_error *err)
 {
     struct twin_error local = TWIN_ERROR_INIT;
@@ -608,6 +621,8 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
         rc = prepare_job(&l);
     if (rc == 0)
         rc = run_job(&l, &wanted);
+    if (rc == 0)
+        rc = forget_secrets(&l);
     if (rc == 0)
         *out = l.run;
     else

@@ -66,7 +66,7 @@ char *tw_proc_argv(pid_t pid)
 {
     char path[40], text[TW_ARGV_MAX + 1], line[TW_ARGV_MAX + 1];
     size_t used = 0;
-    bool pending = false;
+    int pending = TW_SECRET_NONE;
     snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
     int n = tw_proc_read_small(path, text, sizeof text);
     while (n > 0 && text[n - 1] == '\0')

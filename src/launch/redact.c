@@ -198,9 +198,9 @@ char *twin_redact_whole(const struct twin_redactor *r, const char *s, size_t n)
     return tw_buf_steal(&b);
 }
 
-char *twin_redact(const struct twin_redactor *r, const char *s, bool *pending)
+char *twin_redact(const struct twin_redactor *r, const char *s, int *pending)
 {
-    bool alone = false;
+    int alone = TW_SECRET_NONE;
     size_t n = strlen(s), at = 0, done = 0, from, to;
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
@@ -220,7 +220,7 @@ char *twin_redact_variable(const struct twin_redactor *r, const char *name, cons
 
 char **twin_redact_argv(const struct twin_redactor *r, char *const *argv, size_t argc)
 {
-    bool pending = false;
+    int pending = TW_SECRET_NONE;
     char **out = tw_calloc(argc + 1, sizeof *out);
     for (size_t i = 0; out && i < argc; i++)
         if (!(out[i] = twin_redact(r, argv[i], &pending))) {

@@ -57,7 +57,7 @@ static json_t *strings(struct builder *b, char *const *v, size_t n)
     return a;
 }
 
-static json_t *redacted(const struct twin_redactor *r, const char *s, bool *pending)
+static json_t *redacted(const struct twin_redactor *r, const char *s, int *pending)
 {
     char *safe = twin_redact(r, s, pending);
     json_t *v = safe ? tw_json_bytes(safe) : NULL;
@@ -67,7 +67,7 @@ static json_t *redacted(const struct twin_redactor *r, const char *s, bool *pend
 
 static json_t *command(struct builder *b, const struct twin_run *run, const struct twin_redactor *r)
 {
-    bool pending = false;
+    int pending = TW_SECRET_NONE;
     json_t *a = checked(b, json_array());
     for (size_t i = 0; i < run->argc; i++)
         add(b, a, redacted(r, run->argv[i], &pending));

@@ -361,7 +361,7 @@ void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
     struct seen *s = remember(t, &line);
     char text[TW_ARGV_MAX + 1];
     size_t used = 0;
-    bool pending = false;
+    int pending = TW_SECRET_NONE;
     for (size_t i = 0; argv[i]; i++) {
         if (i && used < sizeof text - 1)
             text[used++] = ' ';

@@ -33,22 +33,26 @@ bool tw_pack_is_secret(const char *path)
     for (const char *const *p = names; *p; p++)
         if (tw_glob(*p, base))
             return true;
+    /* In these nothing stands in quotes: what follows the name of a secret is one. */
+    static const char *const unquoted[] = {"*.yaml", "*.yml", "*.ini", "*.cfg", "*.conf", "*.properties", "*.toml", NULL};
     char *text;
     size_t n;
-    bool found = false;
+    bool found = false, plain = false;
+    for (const char *const *p = unquoted; *p; p++)
+        plain |= tw_glob(*p, base);
     if (tw_read_file(path, SCAN_MAX, &text, &n, NULL) != 0)
         return false; /* larger: no place where secrets are kept */
     if (!memchr(text, '\0', n))
         for (char *line = text, *end = text + n; line < end && !found;) {
             char *stop = memchr(line, '\n', (size_t)(end - line));
             size_t length = (size_t)((stop ? stop : end) - line), at = 0, from, to;
-            bool pending = false;
+            int pending = TW_SECRET_IN_FILE, again = TW_SECRET_IN_FILE;
             while (length < 8192 && !found && tw_secret_next(&pending, line, length, &at, &from, &to)) {
                 /* Programs speak of tokens all the time: only what stands in quotes or in an address, and known shapes, count. */
                 bool quoted = from > 0 && (line[from - 1] == '"' || line[from - 1] == '\'') && to < length && line[to] == line[from - 1] && to - from >= 6;
-                bool address = from >= 3 && memcmp(line + from - 3, "://", 3) == 0, again = false;
+                bool address = from >= 3 && memcmp(line + from - 3, "://", 3) == 0;
                 size_t alone = 0, f, t;
-                found = quoted || address || tw_secret_next(&again, line + from, to - from, &alone, &f, &t);
+                found = quoted || address || plain || tw_secret_next(&again, line + from, to - from, &alone, &f, &t);
             }
             line += length + 1;
         }

@@ -26,6 +26,15 @@ int tw_key_open_pkcs11(const char *uri, struct twin_key **out, struct twin_error
 int tw_key_open_vault(const char *spec, struct twin_key **out, struct twin_error *err);
 /* The digest that goes with the curve; NULL for Ed25519. */
 const EVP_MD *tw_key_digest(enum twin_key_algorithm a);
+/*
+ * The public half as PEM text in the one form that ids are made from: a named curve (group; NULL: Ed25519), the point
+ * uncompressed. malloc'ed; NULL: the key has no such form, or no memory.
+ */
+char *tw_key_canonical_pem(EVP_PKEY *pkey, const char *group);
+/* Is it the one of an ECDSA key's two signatures that has the lower s? */
+bool tw_key_signature_is_canonical(const struct twin_key *k, const unsigned char *signature, size_t n);
+/* Replaces a signature by the one with the lower s. 0 or TWIN_ENOMEM. */
+int tw_key_signature_lower(const struct twin_key *k, unsigned char **signature, size_t *n);
 /* r||s, each half of the bytes, as tokens give it -> DER. malloc'ed; NULL: no memory or no such signature. */
 unsigned char *tw_key_der(const unsigned char *raw, size_t n, size_t *bytes);
 /* err's text with OpenSSL's last reason; its queue is emptied. */

@@ -149,31 +149,26 @@ static int algorithm_of(EVP_PKEY *pkey, const char *name, enum twin_key_algorith
 int tw_key_wrap(EVP_PKEY *pkey, const char *name, struct twin_key **out, struct twin_error *err)
 {
     struct twin_key *k = tw_calloc(1, sizeof *k);
-    BIO *b = BIO_new(BIO_s_mem());
-    char *text;
-    int rc = k && b ? algorithm_of(pkey, name, &k->algorithm, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for the key %s", name);
-    if (rc != 0)
-        goto fail;
+    int rc = 0;
+    if (!k) {
+        EVP_PKEY_free(pkey);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for the key %s", name);
+    }
+    rc = algorithm_of(pkey, name, &k->algorithm, err);
+    if (rc == 0) {
+        k->pem = tw_key_canonical_pem(pkey, algorithms[k->algorithm].group);
+        if (!k->pem)
+            rc = tw_key_openssl(err, TWIN_EFORMAT, "a key without a public half that can be written", name);
+    }
+    if (rc != 0) {
+        EVP_PKEY_free(pkey);
+        tw_free(k);
+        return rc;
+    }
     k->pkey = pkey;
-    if (PEM_write_bio_PUBKEY(b, pkey) != 1) {
-        rc = tw_key_openssl(err, TWIN_EFORMAT, "a key without a public half", name);
-        goto fail;
-    }
-    const long n = BIO_get_mem_data(b, &text);
-    k->pem = tw_strndup(text, (size_t)n);
-    if (!k->pem) {
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the key %s", name);
-        goto fail;
-    }
-    tw_sign_sha256(text, (size_t)n, k->id);
-    BIO_free(b);
+    tw_sign_sha256(k->pem, strlen(k->pem), k->id);
     *out = k;
     return 0;
-fail:
-    BIO_free(b);
-    EVP_PKEY_free(pkey);
-    tw_free(k);
-    return rc;
 }
 
 void twin_key_close(struct twin_key *k)
@@ -362,6 +357,10 @@ int twin_key_sign(struct twin_key *k, const void *data, size_t n, unsigned char 
     if (!k->secret && !k->sign)
         return twin_error_set(err, TWIN_EINVAL, "the key %.16s... is a public one: it cannot sign", k->id);
     int rc = k->sign ? k->sign(k, data, n, signature, bytes, err) : sign_here(k, data, n, signature, bytes, err);
+    if (rc == 0 && tw_key_signature_lower(k, signature, bytes) != 0) {
+        tw_free(*signature);
+        return twin_error_set(err, TWIN_EIO, "what came back from the key %.16s... is no signature of ECDSA, or memory is short", k->id);
+    }
     if (rc == 0 && !twin_key_verify(k, data, n, *signature, *bytes)) { /* a token or server may say anything */
         tw_free(*signature);
         rc = twin_error_set(err, TWIN_EIO, "the signature that came back does not verify with the public key %.16s...: it was thrown away", k->id);

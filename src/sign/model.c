@@ -151,6 +151,7 @@ int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_
         tw_free(out->signature[0].keyid);
         out->signature[0].keyid = tw_strdup(hint);
         out->foreign = false;
+        out->either_s = true; /* the client takes what its library makes */
         rc = out->signature[0].keyid ? 0 : no_memory(err);
     }
     json_decref(o);

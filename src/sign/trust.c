@@ -237,8 +237,14 @@ static const struct trusted_key *maker(const struct twin_trust *t, const struct 
     const struct trusted_key *named = by_id(t, s->keyid);
     if (named) {
         j->name = named->name;
-        if (twin_key_verify(named->key, pae, n, s->bytes, s->length))
-            return named;
+        if (twin_key_verify(named->key, pae, n, s->bytes, s->length)) {
+            const bool either = e->foreign || e->either_s;
+            if (either || tw_key_signature_is_canonical(named->key, s->bytes, s->length))
+                return named;
+            say(j, TWIN_SIGNATURE_WRONG, "of the two forms of this signature it is the other one%s: changed on its way, "
+                "or made by another tool (--foreign takes it)", "");
+            return NULL;
+        }
         say(j, TWIN_SIGNATURE_WRONG, "it does not fit the bytes: they, or it, were changed%s", "");
         return NULL;
     }

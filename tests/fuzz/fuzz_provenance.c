@@ -31,7 +31,7 @@ static void compare(const json_t *a, const json_t *b, int same)
 static void secrets(const char *text, size_t n)
 {
     size_t at = 0, from = 0, to = 0, last = 0, room = n * 12 + 64;
-    bool pending = false;
+    int pending = TW_SECRET_NONE;
     while (tw_secret_next(&pending, text, n, &at, &from, &to)) {
         must(from >= last && from < to && to <= n && at >= to);
         last = to;
@@ -39,7 +39,7 @@ static void secrets(const char *text, size_t n)
     char *out = malloc(room);
     if (!out)
         return;
-    pending = false;
+    pending = TW_SECRET_NONE;
     must(tw_secret_mask(&pending, text, n, out, room) < room);
     free(out);
 }

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 #include <jansson.h>
+#include <openssl/bn.h>
+#include <openssl/ec.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -475,12 +477,108 @@ static void no_memory(void **state)
     tw_free(text);
 }
 
+/* ---- one key, one id; one statement, one signature */
+
+/* The public key in all the ways that OpenSSL writes it. */
+static void write_form(const char *from, const char *to, const char *option)
+{
+    char *command = tw_printf("openssl ec -pubin -in %s -out %s %s 2>/dev/null || openssl ec -in %s -pubout -out %s %s 2>/dev/null",
+                              from, to, option, from, to, option);
+    assert_int_equal(system(command), 0);
+    tw_free(command);
+}
+
+static void every_encoding_of_a_key_is_that_key(void **state)
+{
+    static const char *const forms[] = {
+        "-conv_form compressed", "-conv_form hybrid", "-conv_form uncompressed", "-param_enc explicit",
+        "-param_enc explicit -conv_form compressed", "-param_enc named_curve",
+    };
+    static const enum twin_key_algorithm kinds[] = {TWIN_KEY_P256, TWIN_KEY_P384, TWIN_KEY_P521};
+    (void)state;
+    for (size_t a = 0; a < 3; a++) {
+        char name[16], public_name[24];
+        struct twin_key *k = NULL, *other = NULL;
+        snprintf(name, sizeof name, "form%zu", a);
+        snprintf(public_name, sizeof public_name, "form%zu.pub", a);
+        assert_int_equal(twin_key_new(at(name), kinds[a], NULL), 0);
+        assert_int_equal(twin_key_read_public(at(public_name), &k, NULL), 0);
+        for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+            struct twin_error err = TWIN_ERROR_INIT;
+            char form[128];
+            snprintf(form, sizeof form, "%s", at("form.again"));
+            unlink(form);
+            write_form(at(public_name), form, forms[i]);
+            if (twin_key_read_public(form, &other, &err) != 0) {
+                /* A curve that is spelled out may be refused, but never taken for another key. */
+                assert_non_null(strstr(forms[i], "explicit"));
+                continue;
+            }
+            assert_string_equal(twin_key_id(other), twin_key_id(k));
+            assert_string_equal(twin_key_pem(other), twin_key_pem(k));
+            twin_key_close(other);
+            /* Twice in one list: refused, so it cannot count twice, nor hide that it is revoked. */
+            struct twin_trust *t = NULL;
+            char first[128];
+            snprintf(first, sizeof first, "%s", at(public_name));
+            char *both[] = {first, form};
+            assert_int_not_equal(twin_trust_keys(both, 2, &t, NULL), 0);
+        }
+        twin_key_close(k);
+    }
+}
+
+static void of_two_signatures_one_is_ours(void **state)
+{
+    struct twin_key *k = NULL;
+    struct twin_trust *t = NULL;
+    char *key = tw_strdup(at("b.pub"));
+    (void)state;
+    assert_int_equal(twin_key_open(at("b"), &k, NULL), 0);
+    assert_int_equal(twin_trust_keys(&key, 1, &t, NULL), 0);
+    for (int round = 0; round < 40; round++) { /* without the rule half of them would have a high s */
+        struct twin_envelope e;
+        struct twin_trust_verdict v;
+        char payload[32];
+        const int n = snprintf(payload, sizeof payload, "{\"n\":%d}", round);
+        assert_int_equal(twin_envelope_make("text/x", payload, (size_t)n, &e, NULL), 0);
+        assert_int_equal(twin_envelope_sign(&e, k, NULL), 0);
+        assert_int_equal(twin_trust_judge(t, &e, 0, &v, NULL), 0);
+        assert_true(v.trusted);
+        twin_trust_verdict_free(&v);
+        /* The other one: s becomes n - s. */
+        const unsigned char *p = e.signature[0].bytes;
+        ECDSA_SIG *s = d2i_ECDSA_SIG(NULL, &p, (long)e.signature[0].length);
+        BIGNUM *order = NULL, *high = BN_new(), *r = BN_dup(ECDSA_SIG_get0_r(s));
+        BN_hex2bn(&order, "FFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551");
+        BN_sub(high, order, ECDSA_SIG_get0_s(s));
+        ECDSA_SIG_set0(s, r, high);
+        tw_free(e.signature[0].bytes);
+        e.signature[0].length = (size_t)i2d_ECDSA_SIG(s, NULL);
+        unsigned char *q = e.signature[0].bytes = tw_malloc(e.signature[0].length);
+        i2d_ECDSA_SIG(s, &q);
+        ECDSA_SIG_free(s);
+        BN_free(order);
+        for (int foreign = 0; foreign < 2; foreign++) {
+            e.foreign = foreign;
+            assert_int_equal(twin_trust_judge(t, &e, 0, &v, NULL), 0);
+            assert_int_equal(v.trusted, foreign);
+            twin_trust_verdict_free(&v);
+        }
+        twin_envelope_free(&e);
+    }
+    twin_trust_free(t);
+    twin_key_close(k);
+    tw_free(key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(base64), cmocka_unit_test(pae), cmocka_unit_test(keys), cmocka_unit_test(each_change_is_seen), cmocka_unit_test(other_tools_envelopes),
         cmocka_unit_test(refused_forms), cmocka_unit_test(refused_statements), cmocka_unit_test(thresholds_and_validity), cmocka_unit_test(refused_trust),
         cmocka_unit_test(times), cmocka_unit_test(subjects), cmocka_unit_test(no_memory),
+        cmocka_unit_test(every_encoding_of_a_key_is_that_key), cmocka_unit_test(of_two_signatures_one_is_ours),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
