@@ -18,7 +18,7 @@ import os
 import sys
 from collections import Counter
 
-from . import _lines
+from . import _causes, _lines
 from ._claims import Claims
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
 from .trace import TraceError
@@ -328,10 +328,46 @@ def load(path):
     return verdict, claims
 
 
+def recheck_pair(verdict, runs, diverged, arms):
+    """One comparison of a search: its claims hold, and nothing else tells the runs apart."""
+    claims = verdict.get("claims")
+    need(isinstance(claims, list) and len(claims) <= CLAIMS_MAX, "it has no claims")
+    r = Recheck(claims, runs, verdict)
+    for claim in claims:
+        state, why = r.one(claim)
+        need(state != "refuted", "%s", why)
+    need(any(isinstance(c, dict) and c.get("claim") == "verdict" for c in claims), "no outcome")
+    if diverged:
+        return
+    ranges = [c for c in claims if c.get("claim") == "same-range"]
+    for name in runs[0].traces() + runs[1].traces():
+        named = any(name in c.get("traces", ()) for c in ranges)
+        idle = any(s.info.records == 0 for run in runs if name in run.traces() for s in [run.steps(name)])
+        need(named or idle or arms, "%s was not compared", name)
+    if not arms:
+        r.same_ends(runs[0], runs[1], 2)
+        admitted_texts(claims, runs)
+
+
+def admitted_texts(claims, runs):
+    """Lines that differ in words, which may mean nothing, are not left unsaid."""
+    for stream in ("stdout", "stderr"):
+        lines = [run.stream(stream) for run in runs]
+        facts = [_lines.facts(run.json, run.folder) for run in runs]
+        said = any(
+            c.get("claim") == "unseen" and str(c.get("text")).startswith(stream)
+            for c in claims
+        )
+        left = [] if said else _lines.unexplained(*lines, *facts)
+        need(not left, "%s: line %r has no counterpart", stream, left[0].text[:80] if left else b"")
+
+
 def recheck(verdict_path, folders=()):
     """[(state, kind, text)] of all claims of a verdict."""
     verdict, claims = load(verdict_path)
     folders = list(folders) or [d for d in verdict.get("runs_dir", []) if isinstance(d, str)]
+    if _causes.is_search(verdict):
+        return _causes.recheck_search(verdict, claims, folders, recheck_pair)
     runs = [Run(f) for f in folders]
     if not runs:
         raise Trouble("no run folders: name them behind the verdict")
