@@ -29,7 +29,8 @@ TIMES = words(
 DOUBTFUL = words("min h second minute hour millisecond")
 SIZES = words("kb mb gb tb kib mib gib tib bytes")
 OPERATIONS = words("flops mflops gflops tflops pflops mflop gflop tflop fps qps")
-MOTION = words("m km cm mm rad deg kg n")  # of what a simulation computes: "3.2 m/s"
+# Of what a simulation computes: "3.2 m/s", "12 J/s".
+MOTION = words("m km cm mm rad deg kg g n l ml j kj mol")
 
 TIME_HEADS = words(
     "time times elapsed duration durations took walltime wallclock wall runtime latency uptime"
@@ -54,6 +55,8 @@ UNIT = re.compile(
 )
 PART = r"\d+(?:\.\d+)?(?:[dhms]|ms|us|ns)"
 IN_PARTS = re.compile(PART + r"(?: ?" + PART + r")+(?![A-Za-z0-9_])")  # "1m 23s", "2h05m"
+# "took 3 iterations": things by their number; in "time 3 steps: 7" the word names the next number
+THINGS = re.compile(r" (?P<thing>[A-Za-z]{2,}[A-RT-Za-rt-z]s)(?![A-Za-z])(?! *[:=]| +[-.]?\d)")
 COUNTED = re.compile(r" (?:epoch|step|iter|iteration|batch|rank|round|fold) [\d/]+$", re.I)
 NAMED = re.compile(r"(?:[A-Za-z_0-9][\w./-]*  ?){0,5}[A-Za-z_0-9][\w./-]*$")
 HUMPS = re.compile(r"[A-Z]?[a-z\u00b5]+|[A-Z]+(?![a-z])|[A-Z]")
@@ -174,6 +177,17 @@ def named_noise(line, at, label):
     return label.parts == ["data"] and has_word(line, "time")
 
 
+def counts_things(line, m, head):
+    """Is it a whole number of things, whose name stands behind it, where a time would stand?"""
+    behind = THINGS.match(line, m.end())
+    return bool(
+        behind
+        and m[0].isdigit()
+        and head in TIME_HEADS
+        and not unit_kind(behind["thing"], "", True)
+    )
+
+
 def speeds(line, taken):
     """Spans of what the grammar of speeds calls noise; `taken` are those of facts."""
     last = None  # where a number ended that its label made noise: more of the same meter may follow
@@ -194,7 +208,8 @@ def speeds(line, taken):
             at, last = whole.end(), None
             continue
         label = Label(line, start)
-        by_label = named_noise(line, start, label)
+        things = counts_things(line, m, label.head())
+        by_label = not things and named_noise(line, start, label)
         more = last is not None and WITH_MORE.fullmatch(line, last, start)
         if more and more[0].strip() == ",":  # a list in brackets, or of a label and a comma
             more = re.search(r"[(\[][-+0-9., ]*$|, [-+0-9.]+$", line[:last])
@@ -206,7 +221,7 @@ def speeds(line, taken):
             at = stop
             if by_label or label.memory():
                 yield start, stop
-        elif by_label or more:
+        elif by_label or (more and not things):
             at = stop if kind == "percent" else end
             last = at
             yield start, at
