@@ -42,7 +42,8 @@ static const char *const times[] = {"s", "sec", "secs", "second", "seconds", "ms
 static const char *const short_units[] = {"min", "h", "second", "minute", "hour", "millisecond", NULL};
 static const char *const sizes[] = {"kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib", "bytes", NULL};
 static const char *const operations[] = {"flops", "mflops", "gflops", "tflops", "pflops", "mflop", "gflop", "tflop", "fps", "qps", NULL};
-static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg", "n", NULL}; /* of a simulated motion: "3.2 m/s" */
+/* Of a simulated motion or flow: "3.2 m/s", "12 J/s". */
+static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg", "g", "n", "l", "ml", "j", "kj", "mol", NULL};
 
 /* ---- units */
 
@@ -354,6 +355,23 @@ static enum tw_worth by_label_alone(const char *line, const struct label *l)
     return listed(word, n, open_heads) ? TW_OPEN : TW_RESULT;
 }
 
+static bool is_time(const struct label *l)
+{
+    size_t head = head_of(l);
+    return head < l->count && listed(l->part[head], strlen(l->part[head]), time_heads);
+}
+
+/* "took 3 iterations", "elapsed: 12 epochs": a whole number of things, whose name stands behind it. In "time 3 loss 0.5" the
+ * word behind it names the next number. */
+static bool counts_things(const char *p)
+{
+    if (*p != ' ' || !isalpha((unsigned char)p[1]))
+        return false;
+    size_t n = letters(p + 1), length;
+    bool plural = n > 3 && p[n] == 's' && p[n - 1] != 's'; /* "loss" is none */
+    return plural && read_unit(p + 1, &length) == UNIT_NONE && !names_the_next(p + 1 + n);
+}
+
 enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length, bool *by_label)
 {
     struct label label;
@@ -373,6 +391,8 @@ enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *le
         *length = n + unit_length;
         return TW_NOISE;
     }
+    if (is_time(&label) && strspn(line + at, "0123456789") == n && counts_things(line + at + n))
+        return TW_RESULT;
     enum tw_worth worth = under_heading(line, at) || is_timer_row(line, at) ? TW_NOISE : by_label_alone(line, &label);
     if (unit == UNIT_SIZE) {
         *length = n + unit_length;
