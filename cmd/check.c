@@ -74,6 +74,8 @@ static const struct tw_option options[] = {
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation",
      FIELD(no_zoom)},
+    {"zoom-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Comparison",
+     "what naming the operation may take at most; as long as five runs, or a minute, unless given", FIELD(zoom_time), 1, UINT32_MAX},
     {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not look for known cases that look alike", FIELD(no_cases)},
     {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
      FIELD(bisect)},
@@ -187,7 +189,7 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
 {
     if (c->args.no_cases || c->v->outcome != TWIN_DIFFER || !c->v->first)
         return;
-    bool resumed = c->arms && c->v->shift != 0;
+    bool resumed = c->arms && (c->v->shift != 0 || c->v->first->step_a != c->v->first->step_b);
     struct twin_signature s = tw_known_signature(c->v->first, resumed ? "resumed" : c->arms ? "two" : "same");
     char **settings = NULL;
     s.setting_count = tw_known_settings(c->runs[0], &settings);
@@ -382,7 +384,7 @@ const struct tw_command tw_command_check = {
     "origin (its inputs were still equal) or only carries a difference on, and what was equal just before it.\n\n"
     "The first divergence ends the check; a later run is cut short some steps after it has parted. The suspect steps "
     "are "
-    "then run once more at operation level to name the operation (--no-zoom leaves that out). That takes at most as long as five runs, or a "
+    "then run once more at operation level to name the operation (--no-zoom leaves that out). That takes at most --zoom-time, else as long as five runs, or a "
     "minute; twinrun zoom has no limit.\n\n"
     "With --a and --b two commands are compared that ought to compute the same: a continuous and a resumed job, two "
     "and "

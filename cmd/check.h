@@ -16,7 +16,7 @@ struct tw_check_args {
     const char *a, *b, *home, *junit, *html, *tolerance, *transplant, *against, *save_baseline, *trust, *ledger;
     struct tw_strings keys;     /* that must have signed the baseline */
     enum twin_level level;
-    uint64_t runs, steps, b_starts_at, sketch_every, max_time;
+    uint64_t runs, steps, b_starts_at, sketch_every, max_time, zoom_time;
     uint64_t transplant_limit;
     struct tw_window window;
     struct tw_strings ignore, data;

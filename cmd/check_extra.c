@@ -31,7 +31,7 @@ void tw_check_zoom(struct tw_check *c)
     struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"),
                                b = tw_check_launch_options(c, c->arms, "zoom-b");
     struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet,
-                        .run_s = c->runs[0]->wall_s};
+                        .run_s = c->runs[0]->wall_s, .limit_s = (double)c->args.zoom_time};
     if (tw_zoom_run(c->v, &z, &err) != 0)
         tw_trouble(&err, "check: the zoom failed, the verdict stands without it");
     c->zoomed = !z.cut;

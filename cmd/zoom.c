@@ -194,12 +194,21 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
     return rc;
 }
 
+/* Seconds that all reruns may take together; 0: no limit. */
+static double bound_of(const struct tw_zoom *z)
+{
+    double usual = LIMIT_RUNS * z->run_s > LIMIT_AT_LEAST_S ? LIMIT_RUNS * z->run_s : LIMIT_AT_LEAST_S;
+    if (z->limit_s > 0)
+        return z->limit_s;
+    return z->run_s > 0 ? usual : 0;
+}
+
 /* Says what it will take before it begins, and keeps it in bounds. */
 static void announce(const struct twin_verdict *v, struct tw_zoom *z)
 {
     char once[24], limit[24];
-    double bound = LIMIT_RUNS * z->run_s > LIMIT_AT_LEAST_S ? LIMIT_RUNS * z->run_s : LIMIT_AT_LEAST_S;
-    if (z->run_s <= 0)
+    double bound = bound_of(z);
+    if (bound <= 0)
         return;
     z->limit_ns = tw_monotonic_ns() + (uint64_t)(bound * 1e9);
     if (!z->quiet)
@@ -209,11 +218,12 @@ static void announce(const struct twin_verdict *v, struct tw_zoom *z)
 
 static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 {
-    char once[24];
+    char once[24], limit[24];
+    const char *without = z->parted ? ", without replays of what it names" : ", before it named an operation";
     tw_verdict_note(v,
-                    "zoom: cut short at its limit of %d runs' time (a run took %s) or a minute%s; twinrun zoom on the two runs "
-                    "has no limit",
-                    LIMIT_RUNS, tw_human_seconds(z->run_s, once), z->parted ? ", without replays of what it names" : ", before it named an operation");
+                    "zoom: cut short at its limit of %s (a run took %s)%s; --zoom-time gives it more, and twinrun zoom on the two "
+                    "runs has no limit",
+                    tw_human_seconds(bound_of(z), limit), tw_human_seconds(z->run_s, once), without);
 }
 
 /*

@@ -11,10 +11,11 @@ struct tw_zoom {
     const struct twin_launch_options *base_a, *base_b; /* as the runs were made: argv, home, stdin, fresh_dir */
     uint64_t deadline_ns;                              /* monotonic; 0 = none */
     double run_s;                                      /* how long a run takes, for the estimate and the limit; 0 = no limit */
+    double limit_s;                                    /* what all reruns together may take; 0: from run_s */
     bool quiet;
     /* out */
     bool parted, interrupted, cut;                     /* cut: the limit was reached; what had been found until then counts */
-    uint64_t limit_ns;                                 /* monotonic; set from run_s */
+    uint64_t limit_ns;                                 /* monotonic; set from limit_s or run_s */
     char **dirs;           /* run folders made; malloc'ed */
     size_t dir_count;
 };

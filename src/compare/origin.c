@@ -252,6 +252,27 @@ static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, 
         *found = say_end_of_step_before(c, r->step);
 }
 
+static bool has_moment(const struct tw_view *v, uint32_t before, bool first)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        const struct tw_rec *r = &v->rec[i];
+        bool there = first ? r->phase == TWIN_PHASE_INIT : r->step < before;
+        if (r->kind == TWIN_KIND_MOMENT && there)
+            return true;
+    }
+    return false;
+}
+
+/* The first step of a resumed arm stands beside two steps of the other: what the optimizer had gathered by then is in
+ * the one before. With which state the resumed optimizer began, nothing shows. */
+static void hidden_at_seam(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_rec *r, char **found)
+{
+    bool updated = r->phase == TWIN_PHASE_OPTIMIZER && (r->kind == TWIN_KIND_MOMENT || r->kind == TWIN_KIND_WEIGHT);
+    bool seam = updated && a->count > 0 && b->count > 0 && a->rec[0].step < a->rec[a->count - 1].step;
+    if (seam && has_moment(a, a->rec[a->count - 1].step, false) && !has_moment(b, 0, true))
+        *found = tw_cmp_text(c, "the optimizer state with which %s began, which was not recorded", c->label_b);
+}
+
 int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
                     struct twin_error *err)
 {
@@ -271,6 +292,8 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         rc = hidden_input(c, a, x->a, &from, err);
     if (rc == 0 && !from && x->b != TW_NONE)
         rc = hidden_input(c, b, x->b, &from, err);
+    if (rc == 0 && !from)
+        hidden_at_seam(c, a, b, named, &from);
     if (rc == 0 && !from)
         unseen_writing(c, a->proc, named, &from);
     if (rc == 0 && !from)

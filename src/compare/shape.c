@@ -276,7 +276,8 @@ static bool is_address(unsigned long long value)
 #endif
 }
 
-/* "0x7f8a1c2d3e40" where memory is mapped; a shorter one where the text says that it is a place: "object at 0x5581a0". */
+/* "0x7f8a1c2d3e40" where memory is mapped; any where the text says that it is a place: "object at 0x5581a0". What has a place
+ * in memory begins at a multiple of four: a checksum of 48 bits that happens to lie in the range is one in four times only. */
 static size_t match_address(const char *line, size_t at)
 {
     static const char *const words[] = {"at", "address", "addr", "pointer", "ptr", NULL};
@@ -286,7 +287,8 @@ static size_t match_address(const char *line, size_t at)
     size_t n = hex_digits(p + 2), end = at;
     if (n < 4 || n > 16 || is_alnum(p[2 + n]))
         return 0;
-    if (n >= 9 && is_address(strtoull(p, NULL, 16)))
+    unsigned long long value = strtoull(p, NULL, 16);
+    if (n >= 9 && is_address(value) && value % 4 == 0)
         return 2 + n;
     while (end > 0 && strchr(" :=(<", line[end - 1]))
         end--;
@@ -428,11 +430,13 @@ static size_t match_glued_id(const char *line, size_t at, const struct tw_facts 
     return n >= 4 && n <= 7 && !is_alnum(line[at + n]) && tw_facts_has_id(f, number_of(line + at, n)) ? n : 0;
 }
 
-/* id(x), threading.get_ident(): an address as a decimal number */
+/* id(x), threading.get_ident(): an address as a decimal number. Both begin at a multiple of 16. */
 static size_t match_decimal_address(const char *p)
 {
     size_t n = digits(p);
-    return (n == 14 || n == 15) && !is_alnum(p[n]) && p[n] != '.' && is_address(strtoull(p, NULL, 10)) ? n : 0;
+    bool alone = (n == 14 || n == 15) && !is_alnum(p[n]) && p[n] != '.';
+    unsigned long long value = alone ? strtoull(p, NULL, 10) : 0;
+    return is_address(value) && value % 16 == 0 ? n : 0;
 }
 
 size_t tw_shape_at(const char *line, size_t at, const struct tw_facts *f)

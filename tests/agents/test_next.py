@@ -48,6 +48,17 @@ def test_resume_with_names_what_the_seam_lost(twinrun, python, work):
     assert not (work / "state.pt").exists(), "a run has written into the job's own folder"
 
 
+def test_a_zoom_that_takes_too_long_leaves_the_verdict_as_it_was(twinrun, python, work):
+    (work / "job.py").write_text(NOISY)
+    plain = twinrun("check", "-q", "--json", "--no-zoom", "--runs", "2", "--", python, "job.py")
+    done = twinrun("check", "-q", "--json", "--zoom-time", "1", "--runs", "2", "--", python, "job.py")
+    assert done.rc == plain.rc == 1, done
+    same = ("step_a", "phase", "kind", "name", "op", "role")
+    assert [done.json["first"].get(k) for k in same] == [plain.json["first"].get(k) for k in same], done
+    cut = [note for note in done.json["notes"] if note.startswith("zoom: cut short at its limit of 1")]
+    assert cut and "before it named an operation; --zoom-time gives it more" in cut[0], done.json["notes"]
+
+
 def test_suggestions_after_runs_in_scratch_copies(twinrun, python, work):
     (work / "job.py").write_text(NOISY)
     done = twinrun("check", "-q", "--no-zoom", "--runs", "2", "--fresh-dir", "--", python, "job.py")

@@ -14,6 +14,11 @@ import sys
 
 import pytest
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
+
+from twinrun import recheck  # noqa: E402
+
 BUILD = os.environ.get("TWINRUN_BUILD", "build")
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
@@ -64,6 +69,7 @@ SAME = {
     "grind-time": 'print(f"Grind time (us/z/c) = {chance.random():.7f}")',
     "tokens": 'print(f"step 10 | loss 3.1 | tok/s {chance.random()*99:.1f}")',
     "address": "print(object())",
+    "addresses": "print(id(sys), threading.get_ident(), hex(id(sys)), [object()])",
     "temporary-folder": "print('saved to', tempfile.mkdtemp() + '/model.pt')",
     "uuid": "print('run', uuid.uuid4())",
     "padding": "print('[' + ' ' * chance.randrange(9) + '16.3  16.9]')",
@@ -114,6 +120,10 @@ write("pred.csv", "id,pred\\n" + "".join(rows))""",
     "model-size": 'print(f"model size {chance.random() * 99:.5f} MB")',
     "simulated-time": 'print(f"cycle = 5, time = {chance.random():e}, dt = 1e-5")',
     "digest": 'print("weights", f"{chance.getrandbits(64):016x}")',
+    "checksums-of-48-bits": """
+for i in range(3):
+    print(f"block {i} 0x{chance.getrandbits(48) % 2**40 + 0x7f0000000000 | 1:x}")""",
+    "checksum-in-decimal": 'print("sum", 0x7f0000000000 + chance.getrandbits(38) * 4 + 1)',
     "label": 'print("class", "".join(chance.choice("abcdefgh") for _ in range(12)))',
     "appended-result": 'write("results.txt", f"accuracy {chance.random()}\\n", "a")',
     "line-of-one-run": """
@@ -154,6 +164,9 @@ def test_noise_is_the_same(tmp_path, name):
     work = job(tmp_path, SAME[name])
     code, verdict = check(work, "--", sys.executable, "../job.py")
     assert (code, verdict["outcome"]) == (0, "same"), said(verdict)
+    (tmp_path / "verdict.json").write_text(json.dumps(verdict))
+    claims = recheck.recheck(str(tmp_path / "verdict.json"))
+    assert claims and [c for c in claims if c[0] == "refuted"] == []
 
 
 @pytest.mark.parametrize("name", NOT_SAME)

@@ -60,6 +60,7 @@ static void shipped(void **state)
         {"rng", "state", "DataLoader.__iter__", "two", NULL, "evaluation-draws"},
         {"rng", "state", "", "resumed", NULL, "resume-generator"},
         {"optimizer", "hyper", "", "resumed", NULL, "resume-schedule"},
+        {"optimizer", "moment", "SGD", "resumed", NULL, "resume-optimizer"},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         struct twin_signature s = seen(known[i].phase, known[i].kind, known[i].op, known[i].arms);
