@@ -42,7 +42,15 @@ static const char *const times[] = {"s", "sec", "secs", "second", "seconds", "ms
 static const char *const short_units[] = {"min", "h", "second", "minute", "hour", "millisecond", NULL};
 static const char *const sizes[] = {"kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib", "bytes", NULL};
 static const char *const operations[] = {"flops", "mflops", "gflops", "tflops", "pflops", "mflop", "gflop", "tflop", "fps", "qps", NULL};
-static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg", "n", NULL}; /* of a simulated motion: "3.2 m/s" */
+/* Of a simulated motion or flow: "3.2 m/s", "12 J/s". */
+static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg", "g", "n", "l", "ml", "j", "kj", "mol", NULL};
+
+/* Simulated time per day of the machine, as molecular dynamics counts its speed: "3500.1 tau/day". */
+static bool is_simulated_per_day(const char *unit, size_t n, const char *below, size_t m)
+{
+    static const char *const simulated[] = {"tau", "fs", "ps", NULL}, *const day[] = {"day", NULL};
+    return listed(unit, n, simulated) && listed(below, m, day);
+}
 
 /* ---- units */
 
@@ -75,6 +83,7 @@ static enum unit read_unit(const char *p, size_t *length)
         size_t m = letters(p + at + 1);
         rate |= listed(p + at + 1, m, seconds) && !(part == 1 && listed(p + skip, first, lengths));
         rate |= part == 1 && time;
+        rate |= part == 1 && is_simulated_per_day(p, first, p + at + 1, m);
         at += 1 + m;
     }
     *length = at;
@@ -243,7 +252,7 @@ static const char *const attributes[] = {"avg", "average", "mean", "std", "stdde
                                          "current", "last", "for", "the", "s", "sec", "secs", "ms", "us", "ns", "h", "mb", "gb", "kb", "mib", "gib", NULL};
 static const char *const time_heads[] = {"time", "times", "elapsed", "duration", "durations", "took", "walltime", "wallclock", "wall", "runtime", "latency", "uptime",
                                          "cputime", "seconds", "secs", "sec", "milliseconds", "timestamp", "ms", "uptime", NULL};
-static const char *const rate_heads[] = {"throughput", "fps", "qps", "mfu", "hfu", "mflops", "gflops", "tflops", "mflop", "gflop", "tflop", NULL};
+static const char *const rate_heads[] = {"throughput", "fps", "qps", "wps", "mfu", "hfu", "mflops", "gflops", "tflops", "mflop", "gflop", "tflop", NULL};
 static const char *const memory_heads[] = {"memory", "mem", "rss", "vram", "ram", "maxrss", NULL};
 static const char *const memory_words[] = {"memory", "mem", "rss", "vram", "ram", "allocated", "reserved", "cached", "gpu", "heap", "memallocated", NULL};
 static const char *const open_heads[] = {"speed", "dt", "overhead", "load", NULL};
@@ -345,6 +354,9 @@ static enum tw_worth by_label_alone(const char *line, const struct label *l)
     static const char *const data[] = {"data", NULL};
     if (l->count == 1 && listed(word, n, data) && says(line, "time")) /* the meters of a loader: "Time 0.5 (0.6) Data 0.1 (0.3)" */
         return TW_NOISE;
+    static const char *const updates[] = {"ups", NULL};
+    if (listed(word, n, updates) && says(line, "wps")) /* fairseq: words, and updates, per second */
+        return TW_NOISE;
     static const char *const shares[] = {"allocated", "reserved", "cached", NULL};
     if (listed(word, n, shares) && (says(line, "memory") || says(line, "mem")))
         return TW_NOISE;
@@ -352,6 +364,23 @@ static enum tw_worth by_label_alone(const char *line, const struct label *l)
     if (listed(word, n, port))
         return TW_NOISE;
     return listed(word, n, open_heads) ? TW_OPEN : TW_RESULT;
+}
+
+static bool is_time(const struct label *l)
+{
+    size_t head = head_of(l);
+    return head < l->count && listed(l->part[head], strlen(l->part[head]), time_heads);
+}
+
+/* "took 3 iterations", "elapsed: 12 epochs": a whole number of things, whose name stands behind it. In "time 3 loss 0.5" the
+ * word behind it names the next number. */
+static bool counts_things(const char *p)
+{
+    if (*p != ' ' || !isalpha((unsigned char)p[1]))
+        return false;
+    size_t n = letters(p + 1), length;
+    bool plural = n > 3 && p[n] == 's' && p[n - 1] != 's'; /* "loss" is none */
+    return plural && read_unit(p + 1, &length) == UNIT_NONE && !names_the_next(p + 1 + n);
 }
 
 enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length, bool *by_label)
@@ -373,6 +402,8 @@ enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *le
         *length = n + unit_length;
         return TW_NOISE;
     }
+    if (is_time(&label) && strspn(line + at, "0123456789") == n && counts_things(line + at + n))
+        return TW_RESULT;
     enum tw_worth worth = under_heading(line, at) || is_timer_row(line, at) ? TW_NOISE : by_label_alone(line, &label);
     if (unit == UNIT_SIZE) {
         *length = n + unit_length;
