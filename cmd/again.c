@@ -22,8 +22,18 @@ static bool shapes_runs(const char *name)
     static const char *const names[] = {
         "steps",     "level",     "sketch-every", "lossless",    "no-telemetry", "fresh-dir", "data",
         "ignore",    "tolerance", "home",         "b-starts-at", "resume-with",
-        "half",  NULL,
+        "half",      "factor-file", NULL,
     };
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* What a search goes on with: other candidates, or another number of runs at a time, are another search. */
+static bool shapes_search(const char *name)
+{
+    static const char *const names[] = {"pin", "jobs", "text", "through", "thorough", NULL};
     for (size_t i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)
             return true;
@@ -95,7 +105,7 @@ char *tw_options_again(const struct tw_command *from, const void *args, const st
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
     for (const struct tw_option *o = from->options; o->name; o++)
-        if (shapes_runs(o->name) && same_option(to, o))
+        if ((shapes_runs(o->name) || (from == to && shapes_search(o->name))) && same_option(to, o))
             add_option(&b, o, args);
     return tw_buf_steal(&b);
 }

@@ -110,10 +110,11 @@ bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
 void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v);
 void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_report *r); /* once, before the report: takes from the log what its notes say */
 void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r); /* what differs, and the fix */
-/* malloc'ed texts: the options that give the job; the next command, or ""; notes 0 to TW_ISOLATE_ARMS_NOTES - 1, NULL: none. */
+/* malloc'ed texts: the options that give the job; a mixed command; notes 0 to TW_ISOLATE_ARMS_NOTES - 1, NULL: none. */
 enum { TW_ISOLATE_ARMS_NOTES = 16 };
 char *tw_isolate_arms_job(const struct tw_isolate *c);
-char *tw_isolate_arms_next(const struct tw_isolate *c, const struct twin_search_report *r);
+/* B with the causes as in A; or (applied) A with them, and what they need, as in B. */
+char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r, bool applied);
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r); /* null without arms */
 /* ---- isolate_who.c */
@@ -133,6 +134,9 @@ struct tw_asking {
  * other values alone made a run diverge, and those last with whose other values it agreed. word: the agents' name of the factor. */
 void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r, const char *word, struct tw_asking *line, size_t count);
 
+/* ---- isolate_next.c. The command to go on with, or ""; malloc'ed, NULL: no memory. */
+char *tw_isolate_next(const struct tw_isolate *c, const struct twin_search_report *r);
+
 /* ---- isolate_result.c */
 struct tw_isolate_result {
     struct twin_isolation x; /* its lists and strings belong to the result */
@@ -148,6 +152,11 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
 /* --save-case: the verdict as a case in the home. 0, or TW_EXIT_TROUBLE. */
 int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found);
 void tw_isolate_result_free(struct tw_isolate_result *out);
+
+/* ---- isolate_claims.c */
+/* verdict.json in the search's folder: what is claimed of the causes, with every run that it rests on and how each pair of runs
+ * compares, for python -m twinrun.recheck. Only where a cause is isolated. That it cannot be kept is said and no more. */
+void tw_isolate_keep_claims(struct tw_isolate *c, const struct twin_search_report *r);
 
 /* ---- isolate_report.c. Prints; returns the exit code. */
 int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r);

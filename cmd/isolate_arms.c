@@ -270,7 +270,7 @@ static struct twin_search_set causes(const struct tw_isolate *c, const struct tw
 }
 
 /* B with the causes as in A; or A with them, and what they need, as in B. malloc'ed. */
-static char *mixed(const struct tw_isolate *c, const struct twin_search_report *r, bool applied)
+char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r, bool applied)
 {
     struct twin_search_set set = causes(c, r, applied);
     return twin_arms_mix(c->arms->pair, &set);
@@ -290,30 +290,6 @@ static char *with_arms(const char *verb, const char *first, const char *second)
 char *tw_isolate_arms_job(const struct tw_isolate *c)
 {
     return with_arms("", c->args.a, c->args.b);
-}
-
-char *tw_isolate_arms_next(const struct tw_isolate *c, const struct twin_search_report *r)
-{
-    char verb[64] = "twinrun check ", *mix, *next;
-    char *words[] = {(char *)"sh", (char *)"-c", (char *)c->args.a, NULL};
-    switch (r->outcome) {
-    case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
-    case TWIN_SEARCH_ISOLATED: /* A, and A with the causes: check names the operation */
-        mix = mixed(c, r, true);
-        next = mix ? with_arms(verb, c->args.a, mix) : NULL;
-        tw_free(mix);
-        return next;
-    case TWIN_SEARCH_UNSTEADY:
-    case TWIN_SEARCH_JOB_FAILS:
-        mix = tw_shell_quote(words, 0);
-        next = mix ? tw_printf("twinrun %s -- %s", r->outcome == TWIN_SEARCH_UNSTEADY ? "isolate" : "record", mix) : NULL;
-        tw_free(mix);
-        return next;
-    case TWIN_SEARCH_INTERRUPTED: snprintf(verb, sizeof verb, "twinrun isolate --resume "); break;
-    case TWIN_SEARCH_NOT_ENOUGH: snprintf(verb, sizeof verb, "twinrun isolate --resume --max-runs %u ", r->need); break;
-    default: break;
-    }
-    return with_arms(verb, c->args.a, c->args.b);
 }
 
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
@@ -351,7 +327,7 @@ void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_
     for (size_t i = 0; i < c->count; i++)
         if (twin_search_has(&named, i))
             printf("differs   %s: %s\n", c->factor[i]->id, c->factor[i]->fix);
-    char *agrees = r->outcome == TWIN_SEARCH_ISOLATED ? mixed(c, r, false) : NULL;
+    char *agrees = r->outcome == TWIN_SEARCH_ISOLATED ? tw_isolate_arms_mixed(c, r, false) : NULL;
     char *text = agrees ? tw_printable(agrees, strlen(agrees)) : NULL;
     /* B is a resumed job, and with the causes as in A it is none. */
     bool resumed = c->first && c->first->shift != 0 && !c->arms->pins_resume;
@@ -373,7 +349,7 @@ json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_searc
     if (!x)
         return json_null();
     bool isolated = r->outcome == TWIN_SEARCH_ISOLATED;
-    char *agrees = isolated ? mixed(c, r, false) : NULL, *parts = isolated ? mixed(c, r, true) : NULL;
+    char *agrees = isolated ? tw_isolate_arms_mixed(c, r, false) : NULL, *parts = isolated ? tw_isolate_arms_mixed(c, r, true) : NULL;
     json_t *differences = json_array();
     for (size_t i = 0; i < x->count; i++)
         json_array_append_new(differences, json_pack("{s:o, s:o, s:o}", "factor", tw_json_text(x->difference[i].id), "a", tw_json_text(x->difference[i].a),

@@ -295,6 +295,8 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
     int rc = c->args.json ? print_json(c, &found.x, r) : print_text(c, &found.x, r);
     int page = write_page(c, &found), saved = c->args.save_case ? tw_isolate_save_case(c, &found) : 0;
     note_in_ledger(c, &found.x, r);
+    fflush(stdout);
+    tw_isolate_keep_claims(c, r);
     tw_isolate_result_free(&found);
     return rc || page || saved ? TW_EXIT_TROUBLE : code[r->outcome];
 }

@@ -295,7 +295,17 @@ static struct twin_signature signature(const struct twin_isolation *x, const cha
     return s;
 }
 
-static void known_cases(struct tw_isolate_result *o, const struct tw_isolate *c)
+/* The first natural run whose folder is still there: what it has set decides which advice the job follows already. */
+static const struct twin_run *natural_run(struct tw_isolate *c)
+{
+    const struct twin_run *found = NULL;
+    for (size_t i = 0; i < c->log.count && !found; i++)
+        if (natural(c, &c->log.entry[i]))
+            found = tw_isolate_find(c, c->log.entry[i].result.handle);
+    return found;
+}
+
+static void known_cases(struct tw_isolate_result *o, struct tw_isolate *c)
 {
     struct twin_isolation *x = &o->x;
     const char **factors = x->first && !c->args.no_cases ? list(o, x->cause_count, sizeof *factors) : NULL;
@@ -305,7 +315,12 @@ static void known_cases(struct tw_isolate_result *o, const struct tw_isolate *c)
     bool resumed = c->arms && c->first && c->first->shift != 0;
     const char *arms = c->arms ? "two" : "same";
     struct twin_signature s = signature(x, resumed ? "resumed" : arms, factors);
+    const struct twin_run *first = natural_run(c);
+    char **settings = NULL;
+    s.setting_count = first ? tw_known_settings(first, &settings) : 0;
+    s.settings = settings;
     tw_known_look_up(c->home, &s, &o->known);
+    tw_known_settings_free(settings, s.setting_count);
     x->hint = o->known.hint;
     x->hint_count = o->known.count;
     tw_free(factors);
@@ -361,70 +376,6 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     return tw_buf_steal(&b);
 }
 
-static char *next(const struct tw_isolate *c, const struct twin_search_report *r, const char *job)
-{
-    struct tw_buf b = {0};
-    tw_buf_puts(&b, "");
-    if (r->outcome == TWIN_SEARCH_ISOLATED && r->more) {
-        tw_buf_puts(&b, "twinrun isolate --resume --thorough ");
-        if (r->runs + 2 * r->more > c->plan.max_runs)
-            tw_buf_printf(&b, "--max-runs %u ", r->runs + 2 * r->more);
-        tw_buf_printf(&b, "-- %s", job);
-    } else if (r->outcome == TWIN_SEARCH_ISOLATED) {
-        tw_buf_puts(&b, "twinrun run --pin ");
-        for (size_t i = 0; i < r->cause_count; i++)
-            tw_buf_printf(&b, "%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
-        tw_buf_printf(&b, " -- %s", job);
-    } else if (r->outcome == TWIN_SEARCH_INTERRUPTED) {
-        tw_buf_printf(&b, "twinrun isolate --resume -- %s", job);
-    } else if (r->outcome == TWIN_SEARCH_NOT_ENOUGH && r->need) {
-        tw_buf_printf(&b, "twinrun isolate --resume --max-runs %u -- %s", r->need, job);
-    } else if (r->outcome == TWIN_SEARCH_UNSEEN) {
-        tw_buf_printf(&b, "twinrun isolate --text -- %s", job);
-    } else if (r->outcome == TWIN_SEARCH_HARDWARE && c->suspect_core[0] != c->suspect_core[1]) {
-        tw_buf_puts(&b, "twinrun check");
-        for (int i = 0; i < 2; i++) {
-            char *held = tw_printf("taskset -c %d %s", c->suspect_core[i], job), *quoted = held ? tw_shell_quote(&held, 1) : NULL;
-            tw_buf_printf(&b, " %s %s", i ? "--b" : "--a", quoted ? quoted : "");
-            tw_free(quoted);
-            tw_free(held);
-        }
-    } else if (r->outcome != TWIN_SEARCH_NO_DIVERGENCE) {
-        tw_buf_printf(&b, "twinrun check --all --runs 10 -- %s", job);
-    }
-    return tw_buf_steal(&b);
-}
-
-/* With --through: the same pins hold both commands to one result. */
-static char *next_through(const struct tw_isolate *c, const struct twin_search_report *r)
-{
-    struct tw_buf b = {0};
-    tw_buf_puts(&b, r->outcome == TWIN_SEARCH_ISOLATED ? "twinrun check" : "");
-    for (int arm = 0; arm < 2 && r->outcome == TWIN_SEARCH_ISOLATED; arm++) {
-        struct tw_buf run = {0};
-        char *command = tw_shell_quote(c->shell[arm], 0);
-        tw_buf_puts(&run, "twinrun run --pin ");
-        for (size_t i = 0; i < r->cause_count; i++)
-            tw_buf_printf(&run, "%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
-        tw_buf_printf(&run, " -- %s", command ? command : "");
-        char *words[] = {run.data, NULL}, *quoted = run.data ? tw_shell_quote(words, 0) : NULL;
-        tw_buf_printf(&b, " --%c %s", 'a' + arm, quoted ? quoted : "");
-        tw_free(quoted);
-        tw_free(command);
-        tw_buf_free(&run);
-    }
-    return tw_buf_steal(&b);
-}
-
-static char *next_command(const struct tw_isolate *c, const struct twin_search_report *r, const char *job)
-{
-    if (c->arms)
-        return tw_isolate_arms_next(c, r);
-    if (c->args.through)
-        return next_through(c, r);
-    return next(c, r, job);
-}
-
 static enum twin_mood mood(enum twin_search_outcome o)
 {
     return o == TWIN_SEARCH_ISOLATED ? TWIN_MOOD_FOUND
@@ -456,7 +407,7 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
     o->x = (struct twin_isolation){
         .mood = mood(r->outcome), .outcome = outcome_words(r), .seed = r->seed, .arrangement = r->arrangement ? r->arrangement : "",
         .left = r->left, .left_parted = r->left_parted, .more = r->more, .sufficient = r->sufficient, .sentence = own(o, sentence(c, r)), .command = job,
-        .folder = c->journal.folder, .next = own(o, next_command(c, r, job)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
+        .folder = c->journal.folder, .next = own(o, tw_isolate_next(c, r)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
         .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons", .unit_why = r->unit_why ? r->unit_why : "",
         .baseline = r->baseline, .baseline_parted = r->parted, .rate_low = r->rate_low, .rate_high = r->rate_high, .bound = r->bound,
         .runs = r->runs, .seconds = r->seconds, .arms = r->arms,

@@ -182,6 +182,24 @@ struct twin_search_correlation {
     double effective; /* what one comparison counts: (1 - rho) / (1 + rho) */
 };
 
+/* One fresh run of the confirmation that named the causes. */
+#define TWIN_TRIAL_AFTER UINT32_MAX
+struct twin_search_trial {
+    uint32_t number; /* of the run */
+    uint32_t block;  /* from 0; TWIN_TRIAL_AFTER: after the last block, for what remains (thorough) */
+    uint32_t kind;   /* 0: all members pinned; m: the m-th member free, the others pinned */
+};
+/* What the causes rest on: everything that a second program needs to work the numbers out again. */
+struct twin_search_evidence {
+    uint32_t confirmation;                      /* the how-manieth, from 1 */
+    double level;                               /* which p of each cause has reached */
+    size_t members;
+    size_t member[TWIN_SEARCH_FACTORS + 1];     /* member[1] ... are candidates */
+    uint64_t reference[TWIN_SEARCH_FACTORS + 1]; /* of each kind: handle of the run that its runs are compared with */
+    uint32_t shown;                             /* the kind that has all causes pinned */
+    struct twin_search_trial *trial; size_t trial_count;
+};
+
 struct twin_search_report {
     enum twin_search_outcome outcome;
     bool sufficient;            /* isolated: with the causes pinned at most 20% of comparisons part (95%), as `bound` says */
@@ -194,6 +212,7 @@ struct twin_search_report {
     uint32_t last_parted;       /* number of the last natural run that parted; 0: none */
     struct twin_search_correlation correlation;
     struct twin_search_cause *cause; size_t cause_count; /* only when isolated */
+    struct twin_search_evidence evidence;                /* the same */
     struct twin_search_test *test; size_t test_count;
     uint64_t baseline, parted, baseline_steps; /* natural comparisons, those that left the modal class, steps compared in them */
     double rate, rate_low, rate_high;          /* per comparison, Clopper-Pearson 95% */

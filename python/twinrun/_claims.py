@@ -7,14 +7,15 @@ docs/format/verdict.md lists the kinds and their fields.
 import os
 from collections import Counter
 
-from . import _lines
+from . import _said
+from ._numbers import Numbers
 from ._recorded import (
     INIT,
     OPTIMIZER,
     STATE,
     WEIGHT,
-    Rules,
     Refuted,
+    Rules,
     Run,
     by_window,
     differences,
@@ -27,6 +28,7 @@ from ._recorded import (
     say,
     word,
 )
+from ._shown import Shown, is_main
 from .trace import KINDS, PHASES, UNORDERED
 
 CHECKPOINT = PHASES.index("checkpoint")
@@ -34,7 +36,7 @@ CHECKPOINT = PHASES.index("checkpoint")
 GRADIENTS, RNG = (KINDS.index("gradient (local)"), KINDS.index("gradient")), PHASES.index("rng")
 
 
-class Claims:
+class Claims(Numbers, Shown):
     """The claims of one verdict and its runs.
 
     Each method confirms a claim, with a text that says what, or raises Refuted.
@@ -89,12 +91,16 @@ class Claims:
                 s.trace.name,
                 s.info.records,
             )
+        stepless = x.info.steps == y.info.steps == 0 and self.have_steps(claim)
+        auxiliary = stepless or not is_main(x)
+        need(claim.get("auxiliary") is auxiliary, "it is %sauxiliary", "" if auxiliary else "not ")
         inside = first + steps <= x.info.steps and 0 <= first + shift <= y.info.steps - steps
         need(steps == 0 or inside, "the traces do not have these steps")
         if "steps-of-threads" in rules.words:
             any_order = "order-of-threads" in rules.words
             need(same_streams(x, y, any_order), "what the threads recorded differs")
             return "all records, in whatever steps: %d and %d" % (x.info.records, y.info.records)
+        self.ends_where_they_differ(claim, x, y, first + steps, shift, rules)
         hole = None
         for s in range(first, first + steps):
             if s in x.ends and s + shift in y.ends:
@@ -112,6 +118,26 @@ class Claims:
                 )
         return "%d step%s from %d" % (steps, "" if steps == 1 else "s", first)
 
+    def ends_where_they_differ(self, claim, x, y, end, shift, rules):
+        """No step that is equal, too, is left out, unless the user asked for so many."""
+        asked = number(self.verdict, "steps", "compared")
+        both = end < min(x.info.steps, y.info.steps - shift) and end in x.ends and end + shift in y.ends
+        arms = "insertions" in rules.words or "zoom" in claim
+        if not both or arms or end == asked or any(r.stopped() for r in self.runs):
+            return
+        if x.trace.faults or y.trace.faults:
+            return
+        try:
+            equal_step(x, y, end, end + shift, rules)
+        except Refuted:
+            return
+        raise Refuted("step %d is equal, too" % end)
+
+    def have_steps(self, claim):
+        """Does a main process of either run have steps?"""
+        runs = self.run(claim, 0), self.run(claim, 1)
+        return any(is_main(s) and s.info.steps for r in runs for s in map(r.steps, r.traces()))
+
     # what "equal: ..." may list, and which records it stands for: (phase or None, kind or None)
     LABELS = {
         "sample indices": (None, "indices"),
@@ -127,6 +153,7 @@ class Claims:
         "moments": (None, "moment"),
         "updated weights": ("optimizer", "weight"),
         "recorded values": (None, "value"),
+        "weights": (None, "weight"),
         "collectives": ("collective", None),
         "operations": ("kernel", None),
     }
@@ -136,15 +163,20 @@ class Claims:
         step = number(claim, "step")
         other = step + number(claim, "shift", least=-(1 << 32))
         rules = Rules(claim)
-        all_of = [
-            d
-            for d in differences(x.rows.get(step, ()), y.rows.get(other, ()))
-            if not rules.allows(d, x, y, step, other)
-        ]
+        self.is_of_first(claim, step)
+        for c in self.ranges(claim) if "zoom" not in claim else ():
+            same = c.get("traces") == claim["traces"]
+            need(not same or c.get("shift") == claim["shift"], "its steps are shifted otherwise")
+        every = differences(x.rows.get(step, ()), y.rows.get(other, ()))
+        all_of = [d for d in every if not rules.allows(d, x, y, step, other)]
         partner = {d.a.seq for d in all_of if d.a}
+        first, counted = self.first_in(claim, x), 0
+        if "insertions" in rules.words:  # at the seam of arms other records correspond
+            first = None
         for part in items(claim, "equal"):
             label, n = word(part, "what"), number(part, "records")
-            if label == "weights":
+            if label == "weights" and part.get("others") is not True:
+                need(n == 0, "what was handed on is no record here")
                 need(step > 0 or n > 0, "no step before %d handed on weights", step)
                 if step > 0 and step - 1 in x.ends and other - 1 in y.ends:
                     need(
@@ -156,21 +188,68 @@ class Claims:
                 continue
             need(label in self.LABELS, "nobody knows what %s are", label)
             phase, kind = self.LABELS[label]
-            fits = [
-                r
-                for r in x.rows.get(step, ())
-                if (phase is None or PHASES[r.key[0]] == phase)
-                and (kind is None or KINDS[r.key[1]] == kind)
-            ]
+            if label == "weights":  # the others of the one that differs
+                phase = self.phase_of_first(claim)
+            fits = [r for r in x.rows.get(step, ()) if self.fits(r, phase, kind)]
             others = part.get("others") is True
+            differ = any(self.fits(d.a or d.b, phase, kind) for d in all_of)
+            need(others == differ, "%s: %s of them differ", label, "some" if differ else "none")
             same = [r for r in fits if r.seq not in partner]
             if others:  # a record that is missing makes the next one the n-th: contents decide here
                 theirs = Counter((r.key, r.content) for r in y.rows.get(other, ()))
                 same = list((Counter((r.key, r.content) for r in fits) & theirs).elements())
             need(n > 0, "%s of step %d: nothing was compared", label, step)
             need(len(same) >= n, "%s: %d of step %d are equal, not %d", label, len(same), step, n)
+            counted += n
+            if first and others:  # which of several is the n-th where one is missing, two can say
+                least = min(len(same), sum(r.seq not in partner for r in fits))
+                need(n >= least, "%s: %d of step %d are equal, not %d", label, least, step, n)
+            elif first:
+                exact = sum(comes_before(r, first) for r in same)
+                need(n == exact, "%s: %d of step %d are equal, not %d", label, exact, step, n)
             need(others or len(same) == len(fits), "not all %s are equal", label)
-        return "step %d: %d records" % (step, number(claim, "records"))
+        total = number(claim, "records")
+        need(total >= counted, "%d records were equal", counted)
+        if first:
+            differ = {d.a.seq for d in every if d.a}
+            siblings = KINDS[first.key[1]] in SIBLINGS
+            exact = sum(
+                r.seq not in differ
+                and not r.unread
+                and (comes_before(r, first) or (siblings and r.key[:2] == first.key[:2]))
+                for r in x.rows.get(step, ())
+            )
+            need(total == exact, "%d records were equal", exact)
+        return "step %d: %d records" % (step, total)
+
+    @staticmethod
+    def fits(r, phase, kind):
+        """Is it a record that a label stands for?"""
+        named = phase is None or PHASES[r.key[0]] == phase
+        return named and (kind is None or KINDS[r.key[1]] == kind)
+
+    def is_of_first(self, claim, step):
+        """What was equal is told of the step of the first difference."""
+        for c in self.claims:
+            same = c.get("first") is True and c.get("runs") == claim["runs"]
+            if same and c.get("zoom") == claim.get("zoom") and "step" in c:
+                need(c["step"][0] == step, "the first difference is in step %s", c["step"][0])
+
+    def phase_of_first(self, claim):
+        for c in self.claims:
+            if c.get("first") is True and c.get("zoom") == claim.get("zoom"):
+                return c.get("phase")
+        return None
+
+    def first_in(self, claim, x):
+        """The record of this trace that differs first; None where that is in another process, or in
+        the other run alone."""
+        for c in self.claims:
+            same = c.get("first") is True and c.get("zoom") == claim.get("zoom")
+            at = c.get("at") if same else None
+            if at and at[0] and at[0]["file"] == claim["traces"][0] and "record" in at[0]:
+                return x.at(number(claim, "step"), at[0]["record"])
+        return None
 
     def record(self, claim, side):
         at = items(claim, "at")[side]
@@ -202,6 +281,10 @@ class Claims:
             return self.hash_only(claim)
         need(a and b or kind in ("only-a", "only-b"), "evidence of two runs is wanted")
         at_seam = is_seam(a, b)
+        roles = {"origin": ("origin",), "carrier": ("carrier",), "first": ("unknown",)}
+        allowed = roles.get(claim.get("claim"), ("origin", "carrier", "unknown"))
+        need(claim.get("role") in allowed, "its role is %s", claim.get("role"))
+        self.is_recorded_by(claim, x or y, a or b)
         for r in filter(None, (a, None if at_seam else b)):
             self.is_named(claim, r)
         if a and b:
@@ -229,7 +312,14 @@ class Claims:
             self.other_order(x, y, a, b)
         elif claim.get("role") == "origin" and a and b and not at_seam:
             self.inputs(x, y, a, b)
+        need(_said.fits(claim, x, y, a, b), "that is not how they differ: %s", claim.get("text"))
         return "step %d, %s" % (a.step if a else b.step, printable((a or b).key[2]))
+
+    def is_recorded_by(self, claim, steps, r):
+        role = steps.info.role.decode("utf-8", "replace") or "main"
+        thread = r.key[4]
+        process = "%s, %s" % (role, thread) if thread else role
+        need(printable(process) == claim.get("process"), "process %s recorded it", process)
 
     def against(self, claim):
         """Held against a baseline: what the run recorded is looked up, the other side is a file."""
@@ -282,12 +372,21 @@ class Claims:
                 return self.run(claim, side).steps(s["traces"][side])
         return None
 
+    def shift_of(self, claim, name, side):
+        """By how much the steps of a trace's counterpart are shifted, as the equal ranges have it."""
+        for s in self.claims:
+            here = s.get("claim") in ("same-range", "equal") and s.get("runs") == claim["runs"]
+            if here and s.get("zoom") == claim.get("zoom") and s["traces"][side] == name:
+                return s.get("shift", 0)
+        return 0
+
     def only_in(self, claim, steps, r, side):
         at = items(claim, "at")[1 - side]
         other = self.other_trace(claim, at["file"], side)
         if other is None:
             return
         step = number(claim, "step", side)
+        need(claim["step"][1] - claim["step"][0] == self.shift_of(claim, at["file"], 1 - side), "these steps do not correspond")
         mine = [q for q in steps.rows.get(r.step, ()) if q.key == r.key]
         theirs = [q for q in other.rows.get(step, ()) if q.key == r.key]
         more = (
@@ -330,142 +429,13 @@ class Claims:
             if before and not begins and not rules.allows(d, x, y, a.step, b.step):
                 need(not may_cause(r.key, a.key), "%s before it, and may be its cause", say(d))
 
-    def outcome(self, claim):
-        a, b = self.run(claim, 0), self.run(claim, 1)
-        name = claim.get("name")
-        if name == "how the job ended":
-            ends = [
-                (r.json.get("outcome"), r.json.get("exit_code"), r.json.get("signal"))
-                for r in (a, b)
-            ]
-            need(ends[0] != ends[1] and (a.failed() or b.failed()), "both runs ended alike")
-            return "%s and %s" % tuple(map(str, ends))
-        counts = [
-            Counter(
-                (s.info.rank, s.info.role, s.info.steps)
-                for s in map(r.steps, r.traces())
-                if s.info.records or s.info.steps
-            )
-            for r in (a, b)
-        ]
-        need(
-            counts[0] != counts[1],
-            "the runs have the same processes with the same numbers of steps",
-        )
-        return name
 
-    def without_counterpart(self, claim):
-        run = self.runs[number(claim, "run", least=1, most=len(self.runs)) - 1]
-        steps = run.steps(word(claim, "trace"))
-        need(
-            steps.info.rank == claim.get("rank")
-            and steps.info.steps == claim.get("steps")
-            and steps.info.records == claim.get("records"),
-            "%s is another process",
-            claim["trace"],
-        )
-        paired = [
-            c
-            for c in self.claims
-            if c.get("claim") == "same-range"
-            and c.get("runs") == claim["runs"]
-            and claim["trace"] in c.get("traces", [])[claim["run"] != claim["runs"][0] :][:1]
-        ]
-        need(not paired, "%s was compared", claim["trace"])
-        return claim["trace"]
+SIBLINGS = ("weight", "gradient (local)", "gradient", "moment")
 
-    def noise(self, claim):
-        """Lines that say the same in both runs once facts, times and speeds are masked."""
-        a, b = self.run(claim, 0), self.run(claim, 1)
-        if "lines" not in claim:
-            return self.benign(claim, a, b)
-        stream, total = word(claim, "stream"), 0
-        mine, theirs = a.stream(stream), b.stream(stream)
-        own_a, own_b = _lines.facts(a.json, a.folder), _lines.facts(b.json, b.folder)
-        for i in range(len(items(claim, "lines"))):
-            x, y, n = (number(claim, "lines", i, k, least=1) for k in range(3))
-            need(x + n - 1 <= len(mine) and y + n - 1 <= len(theirs), "%s has no such line", stream)
-            for k in range(n):
-                p, q = mine[x + k - 1], theirs[y + k - 1]
-                alike = _lines.masked(p, own_a) == _lines.masked(q, own_b)
-                need(
-                    alike,
-                    "line %d of %s is %r in one run and %r in the other",
-                    x + k,
-                    stream,
-                    p[:80],
-                    q[:80],
-                )
-            total += n
-        return "%d lines of %s" % (total, stream)
 
-    def benign(self, claim, a, b):
-        """A sentence about noise: the lines, or the file's tensors, are claims of their own."""
-        name = claim.get("name")
-        if claim.get("type") == "output":
-            need(Counter(a.stream(name)) != Counter(b.stream(name)), "%s is the same", name)
-            return word(claim, "text")
-        at = items(claim, "at")
-        other = at[1]["file"] if at[1] else name
-        x, y = a.files().get(name), b.files().get(other)
-        need(
-            x and y and x.get("sha256") != y.get("sha256"), "%s is the same file in both runs", name
-        )
-        return word(claim, "text")
-
-    def artifact(self, claim):
-        a, b = self.run(claim, 0), self.run(claim, 1)
-        if claim.get("type") == "output":
-            mine, theirs = a.stream(claim["name"]), b.stream(claim["name"])
-            need(
-                Counter(mine) != Counter(theirs),
-                "%s has the same lines in both runs",
-                claim["name"],
-            )
-            at = items(claim, "at")
-            for lines, where in ((mine, at[0]), (theirs, at[1])):
-                need(
-                    where is None or 1 <= number(where, "line") <= len(lines),
-                    "there is no such line",
-                )
-            if at[0] and at[1]:
-                need(
-                    mine[at[0]["line"] - 1] != theirs[at[1]["line"] - 1], "the two lines are equal"
-                )
-            return claim["name"]
-        x, y = a.files(), b.files()
-        name = claim.get("name")
-        at = items(claim, "at")
-        other = at[1]["file"] if at[1] else name
-        need(name in x or other in y, "no run wrote %s", name)
-        need(
-            x.get(name, {}).get("sha256") != y.get(other, {}).get("sha256"),
-            "%s has the same contents in both runs",
-            name,
-        )
-        return name
-
-    def lost(self, claim):
-        first, last = number(claim, "first"), number(claim, "last")
-        for run in self.runs:
-            for name in run.traces():
-                s = run.steps(name)
-                n = sum(n for step, n in s.trace.gaps if first <= step <= last)
-                if s.info.rank == claim.get("rank") and n == claim.get("records"):
-                    return "steps %d to %d: %d records" % (first, last, n)
-        raise Refuted("no trace lost these records")
-
-    def classes(self, claim):
-        runs = [
-            number(claim, "runs", i, least=1, most=len(self.runs))
-            for i in range(len(items(claim, "runs")))
-        ]
-        others = [c for c in self.claims if c.get("claim") == "class" and c is not claim]
-        need(
-            runs and not any(set(runs) & set(c.get("runs", [])) for c in others),
-            "a run stands in two classes",
-        )
-        return "runs %s" % ", ".join(map(str, runs))
+def comes_before(r, first):
+    """Does a record stand before the first difference? A model is announced when it is called."""
+    return r.seq < first.seq or (r.key[0] == INIT and first.key[0] != INIT)
 
 
 def is_seam(a, b):

@@ -97,7 +97,10 @@ def printable(text):
 
 # ---- a run and its traces
 
-Row = namedtuple("Row", "step seq key thread content digest flags op links unread")
+Row = namedtuple(
+    "Row",
+    "step seq key thread content digest flags op links unread occurrence stats sketch skipped",
+)
 
 
 class Steps:
@@ -140,6 +143,10 @@ class Steps:
                     names.get(s.op, ""),
                     e.links or (),
                     unread,
+                    e.occurrence,
+                    e.stats,
+                    e.sketch,
+                    e.skipped,
                 )
             )
         for rows in self.rows.values():
@@ -201,6 +208,13 @@ class Run:
             except (TraceError, OSError) as e:
                 raise Refuted("%s cannot be read: %s" % (name, e))
         return self._steps[name]
+
+    def readable(self, name):
+        """The steps of a trace; None where it cannot be read at all."""
+        try:
+            return self.steps(name)
+        except Refuted:
+            return None
 
     def traces(self):
         folder = os.path.join(self.folder, "ranks")
@@ -331,12 +345,26 @@ def part_elsewhere(d, x, y, step_a, step_b):
 PART_OF = re.compile(r"\[[0-9]+:[0-9]+\]$")
 
 
+WORDS = {
+    "idle-generators",
+    "insertions",
+    "only-weights",
+    "steps-of-threads",
+    "order-of-threads",
+    "unread",
+    "dropped",
+    "parts-in-turns",
+    "order-of-parameters",
+}
+
+
 class Rules:
     """Which records a claim of equality may leave out. Only what the claim names is left out."""
 
     def __init__(self, claim):
         given = items(claim, "rules") if "rules" in claim else []
         self.words = {r for r in given if isinstance(r, str)}
+        need(self.words <= WORDS, "nobody knows the rule %s", ", ".join(sorted(self.words - WORDS)))
         self.ignore = [
             r["ignore"] for r in given if isinstance(r, dict) and isinstance(r.get("ignore"), str)
         ]

@@ -18,7 +18,7 @@ import os
 import sys
 from collections import Counter
 
-from . import _lines
+from . import _causes, _lines
 from ._claims import Claims
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
 from .trace import TraceError
@@ -53,12 +53,16 @@ class Recheck(Claims):
 
     def headline(self, claim):
         outcome = word(claim, "outcome")
+        against = self.verdict.get("against") is not None
         need(
             outcome == self.verdict.get("outcome"),
             "the verdict says %s",
             self.verdict.get("outcome"),
         )
-        if claim.get("against") is True:
+        need(claim.get("against") is against, "the verdict is%s of a baseline", "" if against else " not")
+        self.figures(claim, against)
+        self.every_sentence()
+        if against:
             return outcome  # the baseline is a file: what the run has of it are other claims
         need(number(claim, "runs") == len(self.runs), "the verdict is of %d runs", len(self.runs))
         others = [c.get("claim") for c in self.claims]
@@ -72,7 +76,79 @@ class Recheck(Claims):
             need(all(r.failed() for r in self.runs), "not every run failed")
         else:
             raise Refuted("nobody knows the outcome %s" % outcome)
+        if outcome in ("same", "differ"):
+            need(claim["bitwise"] == outcome, "bit for bit it is %s", outcome)
+        if outcome == "within-tolerance":
+            need(claim["bitwise"] == "differ", "bit for bit they differ")
         return outcome
+
+    def figures(self, claim, against):
+        """The numbers beside the outcome: the verdict's own, and what the claims add up to."""
+        v = self.verdict
+        said = {
+            "bitwise": v.get("bitwise"),
+            "runs": v.get("runs"),
+            "comparisons": v.get("comparisons"),
+            "differing": v.get("differing"),
+            "steps": v.get("steps", {}).get("compared"),
+            "records": v.get("records", {}).get("compared"),
+        }
+        for key, value in said.items():
+            need(claim.get(key) == value, "the verdict says %s: %s", key, value)
+        if against:
+            return
+        need(number(claim, "comparisons") == len(self.runs) - 1, "each run is compared with the first")
+        usual = [c["runs"] for c in self.claims if c.get("claim") == "class" and 1 in c["runs"]]
+        if usual:
+            n = len(self.runs) - len(usual[0])
+            need(number(claim, "differing") == n, "%d runs leave the class of the first", n)
+        if claim["outcome"] == "differ" and not self.arms():
+            self.steps_of_both(claim)
+
+    def steps_of_both(self, claim):
+        """Where runs differ, all steps that both made were compared, unless fewer were asked for."""
+        first = [c for c in self.claims if c.get("first") is True]
+        ranges = [c for c in self.ranges(first[0]) if not c.get("auxiliary")] if first else []
+        limited = any(r.json.get("max_steps") or r.stopped() for r in self.runs)
+        threads = any("steps-of-threads" in Rules(c).words for c in ranges)
+        if ranges and not limited and not threads:
+            most = max(min(number(c, "of", 0), number(c, "of", 1)) for c in ranges)
+            need(number(claim, "steps") <= most, "no process made that many steps in both runs")
+
+    def every_sentence(self):
+        """A sentence without a claim behind it is not printed."""
+        v, claims = self.verdict, self.claims
+        firsts = [c for c in claims if c.get("first") is True]
+        need(len(firsts) == (1 if v.get("first") else 0), "%d claims are the first", len(firsts))
+        if firsts:
+            self.is_named_first(firsts[0], v["first"])
+        for onset in v.get("then", []):
+            need(
+                any(
+                    c.get("claim") == "then" and all(c.get(k) == w for k, w in onset.items())
+                    for c in claims
+                ),
+                "no claim says that %s differ from step %s on",
+                onset.get("what"),
+                onset.get("step"),
+            )
+        kinds = [c.get("claim") for c in claims]
+        for key, kind in (("drift_per_step", "drift"), ("nonfinite", "nan")):
+            has = v.get(key) is not None
+            need(kinds.count(kind) == has, "%d claims are behind %s", kinds.count(kind), key)
+        for key in ("unseen", "gaps"):
+            kind = {"gaps": "lost"}.get(key, key)
+            need(kinds.count(kind) == len(v.get(key, [])), "not each of %s has a claim", key)
+
+    def is_named_first(self, claim, first):
+        detail = first.get("detail", {})
+        need(claim.get("text") == detail.get("text"), "the verdict says it otherwise")
+        need(claim.get("type") == detail.get("type"), "the verdict says another type")
+        if "step" not in claim:
+            return
+        need(claim["step"] == [first.get("step"), detail.get("step_b")], "the verdict says other steps")
+        need(claim.get("rank") == first.get("rank"), "the verdict says another rank")
+        need(claim.get("role") == first.get("role"), "the verdict says another role")
 
     def same(self, claim):
         """What must hold for "same", whatever the claims say: docs/verdict.md."""
@@ -97,10 +173,7 @@ class Recheck(Claims):
             self.every_trace(i, ranges, arms)
             if not arms:
                 self.same_ends(self.runs[0], self.runs[i - 1], i)
-        need(
-            number(claim, "steps") <= most,
-            "no process has that many equal steps",
-        )
+        need(number(claim, "steps") == most, "%d steps are equal", most)
 
     def every_trace(self, i, ranges, arms):
         pair = self.runs[0], self.runs[i - 1]
@@ -175,6 +248,10 @@ class Recheck(Claims):
         "outcome": Claims.outcome,
         "lost": Claims.lost,
         "class": Claims.classes,
+        "size": Claims.size,
+        "then": Claims.then,
+        "drift": Claims.drift,
+        "nan": Claims.nan,
     }
 
     def one(self, claim):
@@ -183,14 +260,16 @@ class Recheck(Claims):
             return "refuted", "it is no claim"
         kind = claim["claim"]
         streams = ("stdout", "stderr")
-        # benign, and about records: the same-range claims are what it rests on
+        # benign, and about records that one arm has in between
         of_records = claim.get("type") == "output" and claim.get("name") not in streams
-        if kind == "unseen" or (kind == "noise" and of_records):
+        if kind == "unseen":
             return "stated", str(claim.get("text"))[:200]
         if kind == "only-in":
             how = self.without_counterpart if "trace" in claim else self.finding
         elif kind == "order-only" and not any(claim.get("at", [])):
             how = self.threads
+        elif kind == "noise" and of_records:
+            how = self.inserted
         elif kind in self.HOW:
             how = self.HOW[kind].__get__(self)
         else:
@@ -201,6 +280,7 @@ class Recheck(Claims):
             if not isinstance(at, list) or not any(isinstance(e, dict) for e in at):
                 return "stated", str(claim.get("text"))[:200]
         try:
+            self.is_of_two_runs(runs)
             return state, how(claim)
         except Refuted as e:
             return "refuted", str(e)
@@ -214,6 +294,13 @@ class Recheck(Claims):
             TraceError,
         ) as e:
             return "refuted", "its evidence is malformed: %s: %s" % (type(e).__name__, e)
+
+    def is_of_two_runs(self, runs):
+        """Where a claim is of a pair, both are runs of the verdict; a class may have any number."""
+        if isinstance(runs, list):
+            known = [n for n in runs if isinstance(n, int) and 1 <= n <= len(self.runs)]
+            rest = [n for n in runs if n not in known]
+            need(rest in ([], [None]) and len(set(known)) == len(known), "there are no such runs")
 
     def threads(self, claim):
         need(
@@ -241,10 +328,46 @@ def load(path):
     return verdict, claims
 
 
+def recheck_pair(verdict, runs, diverged, arms):
+    """One comparison of a search: its claims hold, and nothing else tells the runs apart."""
+    claims = verdict.get("claims")
+    need(isinstance(claims, list) and len(claims) <= CLAIMS_MAX, "it has no claims")
+    r = Recheck(claims, runs, verdict)
+    for claim in claims:
+        state, why = r.one(claim)
+        need(state != "refuted", "%s", why)
+    need(any(isinstance(c, dict) and c.get("claim") == "verdict" for c in claims), "no outcome")
+    if diverged:
+        return
+    ranges = [c for c in claims if c.get("claim") == "same-range"]
+    for name in runs[0].traces() + runs[1].traces():
+        named = any(name in c.get("traces", ()) for c in ranges)
+        idle = any(s.info.records == 0 for run in runs if name in run.traces() for s in [run.steps(name)])
+        need(named or idle or arms, "%s was not compared", name)
+    if not arms:
+        r.same_ends(runs[0], runs[1], 2)
+        admitted_texts(claims, runs)
+
+
+def admitted_texts(claims, runs):
+    """Lines that differ in words, which may mean nothing, are not left unsaid."""
+    for stream in ("stdout", "stderr"):
+        lines = [run.stream(stream) for run in runs]
+        facts = [_lines.facts(run.json, run.folder) for run in runs]
+        said = any(
+            c.get("claim") == "unseen" and str(c.get("text")).startswith(stream)
+            for c in claims
+        )
+        left = [] if said else _lines.unexplained(*lines, *facts)
+        need(not left, "%s: line %r has no counterpart", stream, left[0].text[:80] if left else b"")
+
+
 def recheck(verdict_path, folders=()):
     """[(state, kind, text)] of all claims of a verdict."""
     verdict, claims = load(verdict_path)
     folders = list(folders) or [d for d in verdict.get("runs_dir", []) if isinstance(d, str)]
+    if _causes.is_search(verdict):
+        return _causes.recheck_search(verdict, claims, folders, recheck_pair)
     runs = [Run(f) for f in folders]
     if not runs:
         raise Trouble("no run folders: name them behind the verdict")

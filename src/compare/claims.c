@@ -5,16 +5,15 @@
  * python -m twinrun.recheck does, and shares no code with this room. The words and their fields:
  * docs/format/verdict.md.
  */
-#include "internal.h"
+#include "claims.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Names and texts of the job may be any bytes; JSON wants UTF-8. */
-static json_t *text(const char *s)
+json_t *tw_claim_text(const char *s)
 {
     char *safe = tw_printable(s, strlen(s));
     json_t *j = safe ? json_string(safe) : NULL;
@@ -22,14 +21,14 @@ static json_t *text(const char *s)
     return j;
 }
 
-static json_t *count(uint64_t n)
+json_t *tw_claim_count(uint64_t n)
 {
     return json_integer((json_int_t)(n <= INT64_MAX ? n : INT64_MAX));
 }
 
 /* A NULL value, or no object, makes *object NULL for good: one check at the end finds that memory
  * ran out. */
-static void put(json_t **object, const char *key, json_t *value)
+void tw_claim_put(json_t **object, const char *key, json_t *value)
 {
     if (*object && value && json_object_set(*object, key, value) == 0) {
         json_decref(value);
@@ -40,7 +39,7 @@ static void put(json_t **object, const char *key, json_t *value)
     *object = NULL;
 }
 
-static void append(json_t **list, json_t *item)
+void tw_claim_append(json_t **list, json_t *item)
 {
     if (*list && item && json_array_append(*list, item) == 0) {
         json_decref(item);
@@ -61,7 +60,7 @@ void tw_claims_free(struct twin_claim *claim, size_t n)
 }
 
 /* Takes the evidence; NULL means that there was no memory for it. */
-static void add(struct tw_cmp *c, const char *kind, json_t *evidence)
+void tw_claim_add(struct tw_cmp *c, const char *kind, json_t *evidence)
 {
     struct tw_claims *list = &c->claims;
     char *dumped = evidence ? json_dumps(evidence, JSON_COMPACT) : NULL;
@@ -87,7 +86,7 @@ static void add(struct tw_cmp *c, const char *kind, json_t *evidence)
 /* ---- evidence of records */
 
 /* A trace's path as it stands below its run folder. */
-static const char *below_run(const struct tw_proc *p)
+const char *tw_claim_trace(const struct tw_proc *p)
 {
     const char *slash = strrchr(p->path, '/');
     while (slash && slash > p->path && slash[-1] != '/')
@@ -97,7 +96,7 @@ static const char *below_run(const struct tw_proc *p)
 
 void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const struct tw_rec *r)
 {
-    snprintf(e->file, sizeof e->file, "%s", below_run(v->proc));
+    snprintf(e->file, sizeof e->file, "%s", tw_claim_trace(v->proc));
     e->step = r->step;
     e->number = r->seq;
     e->digest = r->digest;
@@ -105,7 +104,7 @@ void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const str
 
 void tw_evidence_link(struct twin_evidence *e, const struct tw_view *v, uint64_t link)
 {
-    snprintf(e->file, sizeof e->file, "%s", below_run(v->proc));
+    snprintf(e->file, sizeof e->file, "%s", tw_claim_trace(v->proc));
     e->step = (uint32_t)(link >> 32);
     e->number = (uint32_t)link;
     for (size_t i = 0; i < v->count; i++)
@@ -140,50 +139,50 @@ void tw_claim_noise(struct tw_cmp *c, const char *stream, size_t (*pairs)[2], si
         while (i + length < n && pairs[i + length][0] == pairs[i][0] + length &&
                pairs[i + length][1] == pairs[i][1] + length)
             length++;
-        append(&list,
-               json_pack("[o,o,o]", count(pairs[i][0] + 1), count(pairs[i][1] + 1), count(length)));
+        tw_claim_append(&list,
+               json_pack("[o,o,o]", tw_claim_count(pairs[i][0] + 1), tw_claim_count(pairs[i][1] + 1), tw_claim_count(length)));
     }
-    add(c, "noise",
-        json_pack("{s:[o,o],s:o,s:o}", "runs", count(c->run_a + 1), count(c->run_b + 1), "stream",
-                  text(stream), "lines", list));
+    tw_claim_add(c, "noise",
+        json_pack("{s:[o,o],s:o,s:o}", "runs", tw_claim_count(c->run_a + 1), tw_claim_count(c->run_b + 1), "stream",
+                  tw_claim_text(stream), "lines", list));
 }
 
 /* ---- what two runs agree in */
 
-static json_t *process_of(const struct tw_cmp *c, const struct tw_pair *p)
+json_t *tw_claim_process(const struct tw_cmp *c, const struct tw_pair *p)
 {
-    json_t *claim = json_pack("{s:[o,o],s:i,s:o,s:[o,o]}", "runs", count(c->run_a + 1), count(c->run_b + 1),
-                     "rank", (int)p->a->rank, "process", text(tw_proc_role(p->a)), "traces",
-                     text(below_run(p->a)), text(below_run(p->b)));
+    json_t *claim = json_pack("{s:[o,o],s:i,s:o,s:[o,o]}", "runs", tw_claim_count(c->run_a + 1), tw_claim_count(c->run_b + 1),
+                     "rank", (int)p->a->rank, "process", tw_claim_text(tw_proc_role(p->a)), "traces",
+                     tw_claim_text(tw_claim_trace(p->a)), tw_claim_text(tw_claim_trace(p->b)));
     if (c->zoom[0] && c->zoom[1])
-        put(&claim, "zoom", json_pack("[o,o]", text(c->zoom[0]), text(c->zoom[1])));
+        tw_claim_put(&claim, "zoom", json_pack("[o,o]", tw_claim_text(c->zoom[0]), tw_claim_text(c->zoom[1])));
     return claim;
 }
 
 /* The rules by which records may be left out of "equal"; the second reader knows each by its name.
  */
-static json_t *rules_of(const struct tw_cmp *c, const struct tw_scan *s)
+json_t *tw_claim_rules(const struct tw_cmp *c, const struct tw_scan *s)
 {
     json_t *list = json_array();
-    append(&list, json_string("idle-generators"));
+    tw_claim_append(&list, json_string("idle-generators"));
     if (c->o->arms)
-        append(&list, json_string("insertions"));
+        tw_claim_append(&list, json_string("insertions"));
     if (s->weights_only)
-        append(&list, json_string("only-weights"));
+        tw_claim_append(&list, json_string("only-weights"));
     if (s->recut)
-        append(&list, json_string("steps-of-threads"));
+        tw_claim_append(&list, json_string("steps-of-threads"));
     if (s->scheduled)
-        append(&list, json_string("order-of-threads"));
+        tw_claim_append(&list, json_string("order-of-threads"));
     if (s->unread)
-        append(&list, json_string("unread"));
+        tw_claim_append(&list, json_string("unread"));
     if (s->undecided)
-        append(&list, json_string("dropped"));
+        tw_claim_append(&list, json_string("dropped"));
     if (s->elsewhere)
-        append(&list, json_string("parts-in-turns"));
+        tw_claim_append(&list, json_string("parts-in-turns"));
     if (s->reordered)
-        append(&list, json_string("order-of-parameters"));
+        tw_claim_append(&list, json_string("order-of-parameters"));
     for (size_t i = 0; i < c->o->ignore_count; i++)
-        append(&list, json_pack("{s:o}", "ignore", text(c->o->ignore[i])));
+        tw_claim_append(&list, json_pack("{s:o}", "ignore", tw_claim_text(c->o->ignore[i])));
     return list;
 }
 
@@ -192,35 +191,35 @@ static json_t *rules_of(const struct tw_cmp *c, const struct tw_scan *s)
 static void same_range(struct tw_cmp *c, const struct tw_scan *s)
 {
     uint64_t first = s->shift < 0 ? (uint64_t)-s->shift : 0, end = first + s->steps_compared;
-    json_t *claim = process_of(c, s->pair);
+    json_t *claim = tw_claim_process(c, s->pair);
     if (s->shift < 0 && c->o->arms)
         first++;
     if (s->found && s->step < end)
         end = s->step;
     const struct twin_trace_info *a = s->pair->a->info, *b = s->pair->b->info;
-    put(&claim, "first", count(first));
-    put(&claim, "steps", count(end > first ? end - first : 0));
-    put(&claim, "shift", json_integer((json_int_t)s->shift));
-    put(&claim, "of", json_pack("[o,o]", count(a->steps), count(b->steps)));
-    put(&claim, "records", json_pack("[o,o]", count(a->records), count(b->records)));
-    put(&claim, "tail", json_boolean(s->tail_compared && !s->found));
-    put(&claim, "auxiliary", json_boolean(s->pair->auxiliary));
-    put(&claim, "rules", rules_of(c, s));
-    add(c, "same-range", claim);
+    tw_claim_put(&claim, "first", tw_claim_count(first));
+    tw_claim_put(&claim, "steps", tw_claim_count(end > first ? end - first : 0));
+    tw_claim_put(&claim, "shift", json_integer((json_int_t)s->shift));
+    tw_claim_put(&claim, "of", json_pack("[o,o]", tw_claim_count(a->steps), tw_claim_count(b->steps)));
+    tw_claim_put(&claim, "records", json_pack("[o,o]", tw_claim_count(a->records), tw_claim_count(b->records)));
+    tw_claim_put(&claim, "tail", json_boolean(s->tail_compared && !s->found));
+    tw_claim_put(&claim, "auxiliary", json_boolean(s->pair->auxiliary));
+    tw_claim_put(&claim, "rules", tw_claim_rules(c, s));
+    tw_claim_add(c, "same-range", claim);
 }
 
 static void equal_in_step(struct tw_cmp *c, const struct tw_scan *s)
 {
-    json_t *list = json_array(), *claim = process_of(c, s->pair);
+    json_t *list = json_array(), *claim = tw_claim_process(c, s->pair);
     for (size_t i = 0; i < s->equal_count; i++)
-        append(&list, json_pack("{s:s,s:o,s:b}", "what", s->equal[i].label, "records",
-                                count(s->equal[i].records), "others", s->equal[i].others));
-    put(&claim, "step", count(s->step));
-    put(&claim, "shift", json_integer((json_int_t)s->shift));
-    put(&claim, "records", count(s->equal_records));
-    put(&claim, "equal", list);
-    put(&claim, "rules", rules_of(c, s));
-    add(c, "equal", claim);
+        tw_claim_append(&list, json_pack("{s:s,s:o,s:b}", "what", s->equal[i].label, "records",
+                                tw_claim_count(s->equal[i].records), "others", s->equal[i].others));
+    tw_claim_put(&claim, "step", tw_claim_count(s->step));
+    tw_claim_put(&claim, "shift", json_integer((json_int_t)s->shift));
+    tw_claim_put(&claim, "records", tw_claim_count(s->equal_records));
+    tw_claim_put(&claim, "equal", list);
+    tw_claim_put(&claim, "rules", tw_claim_rules(c, s));
+    tw_claim_add(c, "equal", claim);
 }
 
 void tw_claims_equal(struct tw_cmp *c, const struct tw_scan *s)
@@ -250,11 +249,11 @@ static void without_counterpart(struct tw_cmp *c, const struct tw_side *side)
         const struct tw_proc *p = &side->proc[i];
         if (p->taken)
             continue;
-        add(c, "only-in",
-            json_pack("{s:[o,o],s:o,s:i,s:o,s:o,s:o,s:o}", "runs", count(c->run_a + 1),
-                      count(c->run_b + 1), "run", count(side->index + 1), "rank", (int)p->rank,
-                      "process", text(tw_proc_role(p)), "trace", text(below_run(p)), "steps",
-                      count(p->info->steps), "records", count(p->info->records)));
+        tw_claim_add(c, "only-in",
+            json_pack("{s:[o,o],s:o,s:i,s:o,s:o,s:o,s:o}", "runs", tw_claim_count(c->run_a + 1),
+                      tw_claim_count(c->run_b + 1), "run", tw_claim_count(side->index + 1), "rank", (int)p->rank,
+                      "process", tw_claim_text(tw_proc_role(p)), "trace", tw_claim_text(tw_claim_trace(p)), "steps",
+                      tw_claim_count(p->info->steps), "records", tw_claim_count(p->info->records)));
     }
 }
 
@@ -286,16 +285,16 @@ static bool is_record(const struct twin_finding *f)
     return f->type <= TWIN_FINDING_ORDER;
 }
 
-static json_t *evidence(const struct twin_finding *f, const struct twin_evidence *e)
+json_t *tw_claim_evidence(const struct twin_finding *f, const struct twin_evidence *e)
 {
     if (!e->file[0])
         return json_null();
     if (is_record(f))
-        return json_pack("{s:o,s:o,s:o,s:o}", "file", text(e->file), "step", count(e->step),
-                         "record", count(e->number), "digest", digest(e->digest));
+        return json_pack("{s:o,s:o,s:o,s:o}", "file", tw_claim_text(e->file), "step", tw_claim_count(e->step),
+                         "record", tw_claim_count(e->number), "digest", digest(e->digest));
     if (f->type == TWIN_FINDING_OUTPUT)
-        return json_pack("{s:o,s:o}", "file", text(e->file), "line", count(e->number));
-    return json_pack("{s:o}", "file", text(e->file));
+        return json_pack("{s:o,s:o}", "file", tw_claim_text(e->file), "line", tw_claim_count(e->number));
+    return json_pack("{s:o}", "file", tw_claim_text(e->file));
 }
 
 static const char *type_name(enum twin_finding_type t)
@@ -329,27 +328,27 @@ static json_t *from_finding(const struct twin_finding *f, bool first, bool benig
     static const char *const roles[] = {
         [TWIN_ROLE_UNKNOWN] = "unknown", [TWIN_ORIGIN] = "origin", [TWIN_CARRIER] = "carrier"};
     json_t *claim = json_pack("{s:s,s:[o,o],s:b,s:s,s:[o,o]}", "claim", claim_of(f, benign), "runs",
-                              against ? json_null() : count(f->run_a + 1), count(f->run_b + 1),
+                              against ? json_null() : tw_claim_count(f->run_a + 1), tw_claim_count(f->run_b + 1),
                               "first", first, "type", type_name(f->type), "at",
-                              against ? json_null() : evidence(f, &f->at_a), evidence(f, &f->at_b));
-    put(&claim, "text", text(f->text));
-    put(&claim, "name", text(f->record ? f->record : f->name));
+                              against ? json_null() : tw_claim_evidence(f, &f->at_a), tw_claim_evidence(f, &f->at_b));
+    tw_claim_put(&claim, "text", tw_claim_text(f->text));
+    tw_claim_put(&claim, "name", tw_claim_text(f->record ? f->record : f->name));
     if (!is_record(f))
         return claim;
     if (f->zoom[0] && f->zoom[1])
-        put(&claim, "zoom", json_pack("[o,o]", text(f->zoom[0]), text(f->zoom[1])));
-    put(&claim, "role", json_string(roles[f->role]));
-    put(&claim, "rank", json_integer(f->rank));
-    put(&claim, "process", text(f->process));
-    put(&claim, "step", json_pack("[o,o]", count(f->step_a), count(f->step_b)));
-    put(&claim, "phase", json_string(twin_phase_name(f->record ? TWIN_PHASE_KERNEL : f->phase)));
-    put(&claim, "kind", json_string(twin_kind_name(f->record ? f->record_kind : f->kind)));
-    put(&claim, "scope", text(f->record_scope ? f->record_scope : f->scope));
+        tw_claim_put(&claim, "zoom", json_pack("[o,o]", tw_claim_text(f->zoom[0]), tw_claim_text(f->zoom[1])));
+    tw_claim_put(&claim, "role", json_string(roles[f->role]));
+    tw_claim_put(&claim, "rank", json_integer(f->rank));
+    tw_claim_put(&claim, "process", tw_claim_text(f->process));
+    tw_claim_put(&claim, "step", json_pack("[o,o]", tw_claim_count(f->step_a), tw_claim_count(f->step_b)));
+    tw_claim_put(&claim, "phase", json_string(twin_phase_name(f->record ? TWIN_PHASE_KERNEL : f->phase)));
+    tw_claim_put(&claim, "kind", json_string(twin_kind_name(f->record ? f->record_kind : f->kind)));
+    tw_claim_put(&claim, "scope", tw_claim_text(f->record_scope ? f->record_scope : f->scope));
     json_t *inputs = json_array();
     for (size_t i = 0; i < f->input_count; i++)
-        append(&inputs,
-               json_pack("[o,o]", evidence(f, &f->input[i].a), evidence(f, &f->input[i].b)));
-    put(&claim, "inputs", inputs);
+        tw_claim_append(&inputs,
+               json_pack("[o,o]", tw_claim_evidence(f, &f->input[i].a), tw_claim_evidence(f, &f->input[i].b)));
+    tw_claim_put(&claim, "inputs", inputs);
     return claim;
 }
 
@@ -357,16 +356,16 @@ static json_t *headline(const struct twin_verdict *v)
 {
     return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:b}", "claim", "verdict", "outcome",
                      twin_verdict_name(v->outcome), "bitwise", twin_verdict_name(v->bitwise),
-                     "runs", count(v->runs), "comparisons", count(v->comparisons), "differing",
-                     count(v->differing), "steps", count(v->steps_compared), "records",
-                     count(v->records_compared), "against", v->against != NULL);
+                     "runs", tw_claim_count(v->runs), "comparisons", tw_claim_count(v->comparisons), "differing",
+                     tw_claim_count(v->differing), "steps", tw_claim_count(v->steps_compared), "records",
+                     tw_claim_count(v->records_compared), "against", v->against != NULL);
 }
 
 static json_t *class_of(const struct twin_class *k)
 {
     json_t *runs = json_array();
     for (size_t i = 0; i < k->members; i++)
-        append(&runs, count(k->runs[i] + 1));
+        tw_claim_append(&runs, tw_claim_count(k->runs[i] + 1));
     return json_pack("{s:s,s:o,s:o}", "claim", "class", "runs", runs, "parts_at_step",
                      k->parts_at_step < 0 ? json_null()
                                           : json_integer((json_int_t)k->parts_at_step));
@@ -375,8 +374,8 @@ static json_t *class_of(const struct twin_class *k)
 static json_t *lost(const struct twin_gap_range *g)
 {
     return json_pack("{s:s,s:i,s:o,s:o,s:o}", "claim", "lost", "rank", (int)g->rank, "first",
-                     count(g->first_step), "last", count(g->last_step), "records",
-                     count(g->records));
+                     tw_claim_count(g->first_step), "last", tw_claim_count(g->last_step), "records",
+                     tw_claim_count(g->records));
 }
 
 /* One claim that was made while comparing: its word goes in front of its evidence. */
@@ -396,26 +395,27 @@ static json_t *collected(const struct twin_claim *k)
 static void findings(json_t **list, const struct twin_verdict *v)
 {
     if (v->first)
-        append(list, from_finding(v->first, true, false, v->against));
+        tw_claim_append(list, from_finding(v->first, true, false, v->against));
     for (size_t i = 1; i < v->origin_count; i++)
-        append(list, from_finding(&v->origins[i], false, false, v->against));
+        tw_claim_append(list, from_finding(&v->origins[i], false, false, v->against));
     for (size_t i = 0; i < v->benign_count; i++)
-        append(list, from_finding(&v->benign[i], false, true, v->against));
+        tw_claim_append(list, from_finding(&v->benign[i], false, true, v->against));
 }
 
 int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_error *err)
 {
     json_t *list = json_array();
-    append(&list, headline(v));
+    tw_claim_append(&list, headline(v));
     for (size_t i = 0; i < v->claim_count; i++)
-        append(&list, collected(&v->claims[i]));
+        tw_claim_append(&list, collected(&v->claims[i]));
     findings(&list, v);
+    tw_claim_size(&list, v);
     for (size_t i = 0; i < v->class_count; i++)
-        append(&list, class_of(&v->classes[i]));
+        tw_claim_append(&list, class_of(&v->classes[i]));
     for (size_t i = 0; i < v->gap_count; i++)
-        append(&list, lost(&v->gaps[i]));
+        tw_claim_append(&list, lost(&v->gaps[i]));
     for (size_t i = 0; i < v->unseen_count; i++)
-        append(&list, json_pack("{s:s,s:o}", "claim", "unseen", "text", text(v->unseen[i])));
+        tw_claim_append(&list, json_pack("{s:s,s:o}", "claim", "unseen", "text", tw_claim_text(v->unseen[i])));
     char *dumped = list ? json_dumps(list, JSON_COMPACT) : NULL;
     json_decref(list);
     *out = dumped ? tw_strdup(dumped) : NULL;

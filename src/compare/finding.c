@@ -188,7 +188,7 @@ static void fill_numbers(struct twin_finding *f, const struct tw_view *va, const
     f->changed = 1;
     f->changed_known = true;
     double ulp = ulps_of(va, a, x, y);
-    if (!isnan(ulp))
+    if (!isnan(ulp) && !(isnan(x) && isnan(y))) /* of two NaN only the payload differs, which statistics do not hold */
         f->max_ulp = ulp;
 }
 

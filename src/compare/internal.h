@@ -520,6 +520,15 @@ void tw_evidence_line(struct twin_evidence *e, const char *file, size_t line);
 void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const struct tw_rec *r);
 /* The same of a record that a link names; without a digest when its step is not loaded. */
 void tw_evidence_link(struct twin_evidence *e, const struct tw_view *v, uint64_t link);
+/* ---- claims_numbers.c: behind "then", "drift" and "nan". every_step: each step from the first difference on was looked at */
+void tw_claim_onset(struct tw_cmp *c, const struct tw_scan *s, const struct twin_onset *o, bool every_step);
+void tw_claim_printed(struct tw_cmp *c, const char *stream, const struct twin_onset *o, size_t line_a, size_t line_b);
+void tw_claim_drift(struct tw_cmp *c, const struct tw_scan *s, const char *what, const double *step, size_t points, double factor);
+struct tw_nonfinite_at { uint32_t step, number; enum twin_kind kind; bool nan; const char *name; };
+/* runs: those that were looked through, from 0; have: how many of them have one. */
+void tw_claim_nonfinite(struct tw_cmp *c, const struct tw_proc *p, const struct tw_nonfinite_at *at, const size_t *runs, size_t n,
+                        size_t have);
+
 void tw_claims_equal(struct tw_cmp *c, const struct tw_scan *s); /* what a scan lists as equal */
 void tw_claims_append(struct tw_cmp *c);                         /* moves c->claims behind those that c->v has already */
 void tw_claims_free(struct twin_claim *claim, size_t n);

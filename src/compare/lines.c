@@ -233,8 +233,9 @@ static char *name_of_difference(const char *x, const char *y)
     return end > start ? tw_strndup(x + start, end - start) : tw_strdup("line");
 }
 
-static void add_onset(struct tw_cmp *c, const char *x, const char *y)
+static void add_onset(struct tw_cmp *c, const struct tw_lines *l, const struct line *line_a, const struct line *line_b)
 {
+    const char *x = line_a->masked, *y = line_b->masked;
     struct twin_verdict *v = c->v;
     int64_t step = tw_noise_step(x);
     if (step < 0 || c->quick || c->o->shift != 0 || (c->o->arms && c->o->find_shift)) /* a resumed arm may count anew */
@@ -250,6 +251,7 @@ static void add_onset(struct tw_cmp *c, const char *x, const char *y)
     }
     v->onsets = grown;
     v->onsets[v->onset_count++] = (struct twin_onset){what, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, (uint32_t)step};
+    tw_claim_printed(c, l->name, &v->onsets[v->onset_count - 1], line_a->number, line_b->number);
 }
 
 struct twin_finding *tw_lines_finding(struct tw_cmp *c, const char *name, const char *name_b, enum twin_kind kind, char *text)
@@ -295,7 +297,7 @@ static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struc
                              pairs->n == 1 ? " differs" : "s differ", in, x->place, l->name, quoted(x), x->text, quoted(y), y->text);
     int64_t step = x->masked ? tw_noise_step(x->masked) : -1;
     if (x->masked && y->masked && l->kind == TWIN_KIND_LINE)
-        add_onset(c, x->masked, y->masked);
+        add_onset(c, l, x, y);
     struct twin_finding *f = tw_lines_finding(c, l->name, l->name_b, l->kind, text);
     if (f && l->kind == TWIN_KIND_LINE) {
         tw_evidence_line(&f->at_a, l->name, x->number);

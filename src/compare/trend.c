@@ -2,6 +2,7 @@
 /* After the first difference: when each kind of record parts, how many steps differ, how fast the distance grows. */
 #include "internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct trend {
     uint64_t records;
 };
 
-static void onset(struct tw_cmp *c, struct trend *t, uint32_t step, const struct tw_rec *r)
+static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t, uint32_t step, const struct tw_rec *r)
 {
     struct twin_verdict *v = c->v;
     if (r->phase >= TWIN_PHASE_COUNT || r->kind >= TWIN_KIND_COUNT || t->seen[r->phase][r->kind])
@@ -42,6 +43,8 @@ static void onset(struct tw_cmp *c, struct trend *t, uint32_t step, const struct
     bool many = r->phase != TWIN_PHASE_INIT && (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_GRADIENT || r->kind == TWIN_KIND_ACTIVATION);
     v->onsets[v->onset_count++] = (struct twin_onset){.what = tw_cmp_text(c, "%s%s", what, many ? "s" : ""), .phase = r->phase,
                                                       .kind = r->kind, .step = step};
+    if (v->onsets[v->onset_count - 1].what)
+        tw_claim_onset(c, scan, &v->onsets[v->onset_count - 1], step - scan->step < DENSE_STEPS);
 }
 
 static int series_of(const struct tw_rec *r)
@@ -95,7 +98,7 @@ static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, stru
         const struct tw_rec *r = tw_diff_rec(&d.d[i], &va, &vb, &v);
         bool alone = d.d[i].type == TWIN_FINDING_ONLY_A || d.d[i].type == TWIN_FINDING_ONLY_B;
         if (tw_diff_significant(&d.d[i]) && !(alone && c->o->arms))
-            onset(c, t, step, r);
+            onset(c, s, t, step, r);
     }
     add_points(t, step, &va, &vb, &d);
     t->decoded++;
@@ -149,13 +152,16 @@ static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const str
         v->steps_differing = 1; /* the unfinished last step has no hash */
 }
 
-static void fit(struct tw_cmp *c, const struct trend *t)
+static void fit(struct tw_cmp *c, const struct tw_scan *scan, const struct trend *t)
 {
+    static const char *const what[SERIES] = {"weights", "gradients", "loss"};
     for (int s = 0; s < SERIES; s++) {
         double slope, intercept;
         if (t->points[s] < 3 || twin_stats_line_fit(t->x[s], t->y[s], t->points[s], &slope, &intercept) != 0)
             continue;
         c->v->drift_per_step = exp(slope);
+        if (isfinite(c->v->drift_per_step))
+            tw_claim_drift(c, scan, what[s], t->x[s], t->points[s], c->v->drift_per_step);
         return;
     }
 }
@@ -204,7 +210,7 @@ void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
     }
     if (c->v->onset_count)
         qsort(c->v->onsets, c->v->onset_count, sizeof *c->v->onsets, by_onset);
-    fit(c, t);
+    fit(c, s, t);
 out:
     tw_steps_free(&a);
     tw_steps_free(&b);
@@ -213,7 +219,7 @@ out:
 
 /* ---- NaN and Inf */
 
-struct nonfinite { struct tw_proc *p; uint32_t step; bool found, nan; char name[256]; uint8_t kind; };
+struct nonfinite { struct tw_proc *p; uint32_t step, seq; bool found, nan; const char *name; enum twin_kind kind; };
 
 static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
 {
@@ -229,19 +235,32 @@ static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
     n->found = true;
     n->nan = r->stats.nan > 0;
     n->step = r->step;
+    n->seq = r->seq;
     n->kind = s->kind;
-    strncpy(n->name, twin_trace_string(n->p->trace, s->name), sizeof n->name - 1);
+    n->name = twin_trace_string(n->p->trace, s->name);
     return 1;
+}
+
+/* Who else has one: of all runs, or, of many, of the two that are shown. */
+static char *say_others(struct tw_cmp *c, const struct tw_side *sides, size_t n, size_t have, size_t best_run)
+{
+    if (c->v->runs > n)
+        return tw_cmp_text(c, have == n ? " (run %zu has one, too)" : " (run %zu has none)", sides[best_run == 0].index + 1);
+    if (have == n)
+        return tw_cmp_copy(c, " (every run has one)");
+    return tw_cmp_copy(c, have > 1 ? "" : " (no other run has one)");
 }
 
 void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
 {
     struct nonfinite best = {0};
-    size_t best_run = 0, runs = 0;
+    size_t best_run = 0, runs = 0, numbers[2] = {0};
     uint64_t budget = tw_nonfinite_bytes;
     size_t unread = 0, traces = 0;
+    assert(n <= sizeof numbers / sizeof numbers[0]);
     for (size_t i = 0; i < n; i++) {
         bool here = false;
+        numbers[i] = sides[i].index;
         for (size_t j = 0; j < sides[i].count; j++) {
             struct tw_proc *p = &sides[i].proc[j];
             struct nonfinite x = {.p = p};
@@ -263,9 +282,15 @@ void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
     if (unread)
         tw_cmp_note(c, "NaN and Inf were looked for in %zu of %zu traces: the others are larger than %llu MiB together with them", traces - unread,
                     traces, (unsigned long long)(tw_nonfinite_bytes >> 20));
-    if (!best.found)
+    char *others = best.found ? say_others(c, sides, n, runs, best_run) : NULL;
+    if (!others)
         return;
     tw_finding_set(c, &c->v->nonfinite,
-                   tw_cmp_text(c, "first %s in run %zu, rank %d, step %u: %s %s%s", best.nan ? "NaN" : "Inf", best_run + 1, best.p->rank,
-                               best.step, twin_kind_name(best.kind), best.name, runs == n ? " (every run has one)" : runs > 1 ? "" : " (no other run has one)"));
+                   tw_cmp_text(c, "first %s in run %zu, rank %d, step %u: %s %s%s", best.nan ? "NaN" : "Inf",
+                               sides[best_run].index + 1, best.p->rank, best.step, twin_kind_name(best.kind), best.name, others));
+    tw_free(others);
+    tw_claim_nonfinite(c, best.p,
+                       &(struct tw_nonfinite_at){.step = best.step, .number = best.seq, .kind = best.kind, .nan = best.nan,
+                                                 .name = best.name},
+                       numbers, n, runs);
 }

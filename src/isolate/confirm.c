@@ -7,6 +7,7 @@
 #include "search.h"
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 enum { PINNED = 0, MOST_RUNS_IN_BLOCK = 10 + 6 * TWIN_SEARCH_FACTORS };
 
@@ -21,6 +22,9 @@ struct confirmation {
     uint64_t known_to_part[TWIN_SEARCH_FACTORS + 1]; /* divergences seen with this one free, before */
     double level;
     uint32_t blocks;
+    bool after_blocks;
+    struct twin_search_trial *trial;          /* in the order of the runs */
+    size_t trial_count;
 };
 
 /* An arm's counts in the unit of trial. */
@@ -49,15 +53,9 @@ static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
     r->unit_why = "replay or transplant showed the operation itself disagreeing; steps are taken to be independent";
 }
 
-double tw_all_against_none(uint64_t k, uint64_t n)
-{
-    double parted = (double)k, clean = (double)n, all = parted + clean;
-    return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
-}
-
 /* Error rate for the set that is tested now. What chose it does not testify, so what counts are the sets taken to fresh runs: the
  * j-th gets alpha / 2^j, which sums to alpha however many there will be. */
-static double share(const struct tw_search *s)
+double tw_alpha_share(const struct tw_search *s)
 {
     return pow(.5, s->sets_tested ? s->sets_tested : 1);
 }
@@ -65,7 +63,7 @@ static double share(const struct tw_search *s)
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free)
 {
     double expected, rate = tw_rate(free);
-    tw_block_choose(rate, 1 / (s->plan->alpha * share(s)), &expected);
+    tw_block_choose(rate, 1 / (s->plan->alpha * tw_alpha_share(s)), &expected);
     return (uint64_t)ceil(expected + 1 / rate) + 1;
 }
 
@@ -85,6 +83,7 @@ static void close_confirmation(struct confirmation *c)
         return;
     tw_free(c->arm);
     tw_free(c->all);
+    tw_free(c->trial);
     tw_free(c);
 }
 
@@ -116,7 +115,7 @@ static int open_confirmation(struct tw_search *s, const struct twin_search_set *
     if (!c || !c->arm || !c->all)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for the confirmation of %zu pins", arms - 1);
     c->set = *set;
-    c->level = s->plan->alpha * share(s);
+    c->level = s->plan->alpha * tw_alpha_share(s);
     int rc = fresh_arm(s, c, PINNED, set, err);
     for (size_t i = 0; i < s->plan->candidates && !rc; i++) {
         struct twin_search_set rest = *set;
@@ -197,6 +196,16 @@ static int write_down(struct tw_search *s, const struct confirmation *c, const u
     return s->report->arrangement ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for an arrangement");
 }
 
+static int note_trial(struct confirmation *c, uint32_t kind, uint32_t number, struct twin_error *err)
+{
+    struct twin_search_trial *grown = tw_reallocarray(c->trial, c->trial_count + 1, sizeof *grown);
+    if (!grown)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs of a confirmation", c->trial_count + 1);
+    c->trial = grown;
+    c->trial[c->trial_count++] = (struct twin_search_trial){number, c->after_blocks ? TWIN_TRIAL_AFTER : c->blocks, kind};
+    return 0;
+}
+
 /* A run of the block: into the fresh arm, into what the report shows, and into what is known of its world. */
 static int take(struct tw_search *s, struct confirmation *c, uint32_t kind, const struct twin_search_result *r, uint32_t number,
                 struct twin_error *err)
@@ -207,6 +216,8 @@ static int take(struct tw_search *s, struct confirmation *c, uint32_t kind, cons
         rc = tw_arm_take(s, &c->arm[kind], r, number, err);
     if (!rc)
         rc = tw_arm_take(s, &c->all[kind], r, number, err);
+    if (!rc)
+        rc = note_trial(c, kind, number, err);
     return rc;
 }
 
@@ -239,8 +250,10 @@ static int run_block(struct tw_search *s, struct confirmation *c, const uint32_t
 
 static void free_main_cause(struct tw_main_cause *m)
 {
-    if (m)
+    if (m) {
         tw_free(m->cause);
+        tw_free(m->evidence.trial);
+    }
     tw_free(m);
 }
 
@@ -254,6 +267,23 @@ void tw_main_cause_close(struct tw_search *s)
 static size_t shown(const struct confirmation *c)
 {
     return c->unnecessary ? c->unnecessary : PINNED;
+}
+
+/* What the causes rest on, for the report. */
+static int keep_evidence(struct tw_search *s, const struct confirmation *c, struct twin_error *err)
+{
+    struct twin_search_evidence *e = &s->report->evidence;
+    struct twin_search_trial *copy = tw_calloc(c->trial_count + 1, sizeof *copy);
+    if (!copy)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs of a confirmation", c->trial_count);
+    if (c->trial_count)
+        memcpy(copy, c->trial, c->trial_count * sizeof *copy);
+    tw_free(e->trial);
+    *e = (struct twin_search_evidence){s->sets_tested, c->level, c->members, {0}, {0}, (uint32_t)shown(c), copy, c->trial_count};
+    memcpy(e->member, c->member, (c->members + 1) * sizeof *e->member);
+    for (size_t m = PINNED; m <= c->members; m++)
+        e->reference[m] = c->all[m].reference;
+    return 0;
 }
 
 /* Writes the causes into the report. */
@@ -284,7 +314,7 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
     s->report->cause_count = count;
     s->report->left = pinned->compared;
     s->report->left_parted = pinned->parted;
-    return 0;
+    return keep_evidence(s, c, err);
 }
 
 /* Keeps the causes for the case that the search ends without knowing what else there is. */
@@ -293,10 +323,11 @@ static int keep_main_cause(struct tw_search *s, struct twin_error *err)
     struct tw_main_cause *m = tw_calloc(1, sizeof *m);
     if (!m)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for what was found so far");
-    *m = (struct tw_main_cause){s->report->cause, s->report->cause_count, s->report->left, s->report->left_parted, s->report->unit,
-                                s->report->unit_why};
+    *m = (struct tw_main_cause){s->report->cause, s->report->cause_count, s->report->evidence, s->report->left,
+                                s->report->left_parted, s->report->unit, s->report->unit_why};
     s->report->cause = NULL;
     s->report->cause_count = 0;
+    s->report->evidence = (struct twin_search_evidence){0};
     tw_main_cause_close(s);
     s->main_cause = m;
     return 0;
@@ -308,6 +339,9 @@ void tw_main_cause_restore(struct tw_search *s)
     if (!m)
         return;
     tw_free(s->report->cause);
+    tw_free(s->report->evidence.trial);
+    s->report->evidence = m->evidence;
+    m->evidence.trial = NULL;
     s->report->cause = m->cause;
     s->report->cause_count = m->count;
     s->report->left = m->left;
@@ -325,6 +359,7 @@ static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed 
     const struct tw_arm *pinned = &c->all[shown(c)];
     const uint64_t before = pinned->compared;
     uint32_t kind[64];
+    c->after_blocks = true;
     for (uint32_t more; (more = tw_more_clean(s, 0, pinned->compared)) > 0;) {
         size_t done = 0, n = more < 64 ? more : 64;
         for (size_t i = 0; i < n; i++)
@@ -406,64 +441,4 @@ int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirm
             return rc;
     }
     return 0;
-}
-
-/* ---- two arms */
-
-/* p of divergences of `applied` against clean comparisons of A with itself. Fisher's exact test; but where all of the planned
- * divergences came one after the other it is told what it ignores, that the arm was stopped at them: at rate r that outcome and
- * no divergence in A have probability r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). */
-static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
-{
-    if (free.parted == free.trials && free.parted == s->plan->baseline_parts)
-        return tw_all_against_none(free.parted, clean);
-    return twin_stats_fisher(free.parted, free.trials - free.parted, 0, clean, TWIN_GREATER);
-}
-
-/* Clean trials of A that make the difference significant. */
-static uint64_t clean_for(const struct tw_search *s, struct twin_search_arm free, double level)
-{
-    uint64_t n = 1;
-    while (p_of(s, free, n) > level && n < 100000)
-        n++;
-    return n;
-}
-
-int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err)
-{
-    const struct twin_search_set none = {{0}};
-    const double level = s->plan->alpha * share(s);
-    struct twin_search_set rest = none;
-    for (size_t i = 0; i < s->plan->candidates; i++)
-        if (!twin_search_has(set, i))
-            tw_set_add(&rest, i);
-    *answer = TW_NOT_SUFFICIENT;
-    for (uint64_t repeats = s->plan->repeats;;) {
-        struct tw_arm *arm = tw_arm(s, &rest, err);
-        if (!arm)
-            return TWIN_ENOMEM;
-        struct twin_search_arm applied = {arm->compared, arm->parted};
-        if (applied.parted == 0 && applied.trials >= s->plan->baseline_parts && applied.trials >= tw_clean_needed(&s->arm[0], .05))
-            return 0;
-        if (applied.parted < s->plan->baseline_parts) {
-            int rc = tw_arm_compare(s, arm, s->plan->baseline_parts - applied.parted, err);
-            if (rc)
-                return rc;
-            continue;
-        }
-        s->report->applied = applied;
-        s->report->repeats = repeats;
-        s->report->p_applied = p_of(s, applied, repeats);
-        if (s->report->p_applied <= level) {
-            *answer = TW_SUFFICIENT;
-            return 0;
-        }
-        bool parted;
-        repeats = clean_for(s, applied, level);
-        int rc = tw_contrast(s, &none, repeats, &parted, err);
-        if (rc || parted) {
-            *answer = TW_SET_FAILS;
-            return rc;
-        }
-    }
 }

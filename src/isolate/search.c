@@ -385,5 +385,6 @@ void twin_search_report_free(struct twin_search_report *r)
     tw_free(r->cause);
     tw_free(r->test);
     tw_free(r->arrangement);
+    tw_free(r->evidence.trial);
     tw_free(r);
 }

@@ -30,6 +30,7 @@ struct tw_reference { struct twin_search_set freed; uint64_t handle; };
 struct tw_main_cause {
     struct twin_search_cause *cause;
     size_t count;
+    struct twin_search_evidence evidence;
     uint64_t left, left_parted;
     enum twin_factor_unit unit;
     const char *unit_why;
@@ -163,6 +164,8 @@ void tw_main_cause_restore(struct tw_search *s);
 void tw_main_cause_close(struct tw_search *s);
 /* Two arms: does A part when the set is as in B? TW_NOT_SUFFICIENT: it does not; TW_SET_FAILS: A itself parts from A. */
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
+/* The share of alpha that the set which is tested now may use. */
+double tw_alpha_share(const struct tw_search *s);
 /* Clean runs that are still missing until the causes are called sufficient. */
 uint32_t tw_more_clean(const struct tw_search *s, uint64_t parted, uint64_t compared);
 /* p of k divergences in a row against n clean comparisons, at the rate at which that is likeliest (confirm.c says more). */

@@ -255,6 +255,37 @@ static void a_nan_in_every_run(void **state)
     twin_verdict_free(v);
 }
 
+/* Two NaN that are not the same bits: how far they are apart is no number. */
+static void two_nan(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = judge(small(nanf("1"), 0, true), small(nanf("2"), 0, true), NULL);
+    expect_place(v, 3, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss");
+    assert_true(isnan(v->first->max_ulp) && isnan(v->first->rel_l2));
+    assert_true(v->first->changed_known && v->first->changed == 1);
+    twin_verdict_free(v);
+}
+
+/* Of many runs only the first and the one that is shown are looked through. */
+static void a_nan_in_the_third_run(void **state)
+{
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        struct synth *s[3] = {small(both ? NAN : 1, 0, true), small(both ? NAN : 1, 0, true), small(NAN, 1, true)};
+        const struct twin_run *runs[3] = {synth_done(s[0]), synth_done(s[1]), synth_done(s[2])};
+        struct twin_verdict *v = NULL;
+        if (both) /* else nothing differs */
+            synth_run(s[2])->exit_code = 1;
+        assert_int_equal(twin_compare(runs, 3, NULL, &v, NULL), 0);
+        expect_outcome(v, TWIN_DIFFER);
+        assert_string_equal(v->nonfinite, both ? "first NaN in run 1, rank 0, step 3: loss loss (run 3 has one, too)"
+                                               : "first NaN in run 3, rank 0, step 3: loss loss (run 1 has none)");
+        twin_verdict_free(v);
+        for (int i = 0; i < 3; i++)
+            synth_free(s[i]);
+    }
+}
+
 static void values_of_the_job_itself(void **state)
 {
     (void)state;
@@ -331,6 +362,8 @@ int main(void)
         cmocka_unit_test(an_input_that_was_not_kept),
         cmocka_unit_test(a_draw_that_one_run_alone_made),
         cmocka_unit_test(a_nan_in_every_run),
+        cmocka_unit_test(two_nan),
+        cmocka_unit_test(a_nan_in_the_third_run),
         cmocka_unit_test(values_of_the_job_itself),
         cmocka_unit_test(a_process_without_an_end),
         cmocka_unit_test(a_failure_beside_a_run_that_was_stopped),

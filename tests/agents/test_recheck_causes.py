@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m twinrun.recheck confirms what isolate claims of a cause, and refutes every lie about it."""
+import copy
+import json
+import shutil
+import sys
+
+import pytest
+from conftest import FULL, ROOT
+
+sys.path.insert(0, str(ROOT / "python"))
+from twinrun import recheck  # noqa: E402
+
+ONE = """
+    import os, twinrun
+    print("result", os.urandom(4).hex())
+"""
+TWO = """
+    import os
+    print("result", os.urandom(4).hex())
+    print("order", hash("word"))
+"""
+SOMETIMES = """
+    import array, os, twinrun
+    x = array.array("d", [1, 2, os.urandom(1)[0] % 2])
+    for step in range(3):
+        twinrun.record("batch:x", x)
+        twinrun.step()
+"""
+ARMS = """
+    import array, sys, twinrun
+    for step in range(3):
+        twinrun.record("batch:x", array.array("d", [step, len(sys.argv)]))
+        twinrun.step()
+"""
+
+
+@pytest.fixture
+def searched(twinrun, script, home):
+    """searched(job, *options): the claims of a search that isolates something."""
+
+    def call(text, *options, command=("--", "python3", "job.py")):
+        script("job.py", text)
+        done = twinrun("isolate", "-q", *options, *command)
+        assert done.rc == 1, done
+        newest = max((home / "searches").glob("2*"))
+        return json.loads((newest / "verdict.json").read_text())
+
+    return call
+
+
+def states(verdict, tmp_path, runs=()):
+    path = tmp_path / "claims-under-test.json"
+    path.write_text(json.dumps(verdict))
+    return recheck.recheck(str(path), [str(r) for r in runs])
+
+
+def refuted(verdict, tmp_path, runs=()):
+    return [(kind, text) for state, kind, text in states(verdict, tmp_path, runs) if state == "refuted"]
+
+
+def claim(verdict, kind):
+    return next(c for c in verdict["claims"] if c["claim"] == kind)
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, path + (key,))
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from leaves(inner, path + (i,))
+    else:
+        yield path
+
+
+def lie(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 0.75 if value else 0.5
+    if isinstance(value, str):
+        return str(int(value) + 1) if value.isdigit() else value + "x"
+    return 1
+
+
+def every_lie(verdict):
+    """Each number, word and flag of the claims changed by itself; of pairs what is claimed, not the verdict behind it."""
+    for i, c in enumerate(verdict["claims"]):
+        for path in leaves({k: v for k, v in c.items() if k != "verdict"}):
+            mutant = copy.deepcopy(verdict)
+            at = mutant["claims"][i]
+            for key in path[:-1]:
+                at = at[key]
+            if path[-1] == "number" and at.get("block", 0) is None:
+                continue    # of a run before the confirmation: a label, as long as the order stays
+            at[path[-1]] = lie(at[path[-1]])
+            yield "%s of claim %d (%s)" % (".".join(map(str, path)), i, c["claim"]), mutant
+
+
+def every_omission(verdict):
+    for i, c in enumerate(verdict["claims"]):
+        mutant = copy.deepcopy(verdict)
+        del mutant["claims"][i]
+        yield "without claim %d (%s)" % (i, c["claim"]), mutant
+    for w, world in enumerate(claim(verdict, "confirmation")["worlds"]):
+        for r, run in enumerate(world["runs"]):
+            if run["block"] is not None:
+                mutant = copy.deepcopy(verdict)
+                del claim(mutant, "confirmation")["worlds"][w]["runs"][r]
+                yield "without run %d of world %d" % (r, w), mutant
+
+
+def survivors(mutants, tmp_path):
+    return [what for what, mutant in mutants if not refuted(mutant, tmp_path)]
+
+
+def test_a_cause(searched, tmp_path):
+    v = searched(ONE, "--pin", "entropy,clock,hash-seed")
+    assert refuted(v, tmp_path) == []
+    assert {"search", "confirmation", "cause", "remaining", "last", "pair"} == {c["claim"] for c in v["claims"]}
+    assert claim(v, "cause")["factor"] == "entropy" and not claim(v, "remaining")["sufficient"]
+    assert survivors(every_lie(v), tmp_path) == []
+    assert survivors(every_omission(v), tmp_path) == []
+
+
+def test_the_recordings_decide(searched, tmp_path):
+    """Claims as they were, recordings that say otherwise."""
+    v = searched(ONE, "--pin", "entropy,hash-seed")
+    worlds = claim(v, "confirmation")["worlds"]
+    pinned, free = ([r["run"] for r in w["runs"] if r["block"] is not None] for w in worlds)
+    folders = []
+    for i, folder in enumerate(v["runs_dir"]):
+        shutil.copytree(folder, tmp_path / str(i))
+        folders.append(tmp_path / str(i))
+    assert refuted(v, tmp_path, folders) == []
+    swapped = list(folders)
+    swapped[pinned[0] - 1], swapped[free[0] - 1] = swapped[free[0] - 1], swapped[pinned[0] - 1]
+    assert refuted(v, tmp_path, swapped)
+    again = list(folders)
+    again[free[1] - 1] = again[free[0] - 1]
+    assert refuted(v, tmp_path, again)
+    stdout = folders[pinned[1] - 1] / "stdout"
+    before = stdout.read_bytes()
+    stdout.write_text("result deadbeef\n")
+    assert refuted(v, tmp_path, folders)
+    stdout.write_bytes(before)
+    run = folders[pinned[1] - 1] / "run.json"
+    run.write_text(run.read_text().replace("entropy=pin", "clock=pin"))
+    assert refuted(v, tmp_path, folders)
+
+
+def test_sufficient(searched, tmp_path):
+    v = searched(ONE, "--thorough", "--pin", "entropy,hash-seed")
+    assert refuted(v, tmp_path) == []
+    remaining = claim(v, "remaining")
+    assert remaining["sufficient"] and remaining["trials"] >= 14
+    assert survivors(((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path) == []
+
+
+def test_two_causes(searched, tmp_path):
+    v = searched(TWO, "--pin", "entropy,hash-seed")
+    assert refuted(v, tmp_path) == []
+    assert sum(c["claim"] == "cause" for c in v["claims"]) == 2
+    assert survivors(((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path) == []
+
+
+def test_runs_that_form_classes(searched, tmp_path):
+    """Runs with two possible results: those that agree among themselves and not with the first are a class of their own."""
+    v = searched(SOMETIMES, "--pin", "entropy,hash-seed")
+    assert refuted(v, tmp_path) == []
+    runs = claim(v, "confirmation")["worlds"][1]["runs"]
+    assert any(not r["diverged"] for r in runs)
+    for i, r in enumerate(runs):
+        if r["agrees"] is not None:
+            mutant = copy.deepcopy(v)
+            claim(mutant, "confirmation")["worlds"][1]["runs"][i]["agrees"] = None
+            assert refuted(mutant, tmp_path)
+
+
+@pytest.mark.skipif(not FULL, reason="a dozen runs of PyTorch: TWINRUN_FULL=1")
+def test_a_job_with_records(searched, tmp_path, python, light):
+    """PyTorch: what agrees and what differs are records; printed words are noise that nothing says more of."""
+    pytest.importorskip("torch")
+    text = """
+        import os, random, torch
+        print("hello", random.SystemRandom().choice(["apple", "cherry", "fig"]))
+        torch.manual_seed(int.from_bytes(os.urandom(2), "little"))
+        model = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            loss = model(torch.ones(4, 3)).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    v = searched(text, "--pin", "entropy,clock", command=("--", python, "job.py"))
+    assert refuted(v, tmp_path) == []
+    assert claim(v, "cause")["factor"] == "entropy"
+
+
+def test_two_commands(searched, tmp_path):
+    a, b = "X=1 python3 job.py", "X=2 python3 job.py more"
+    v = searched(ARMS, command=("--a", a, "--b", b))
+    assert refuted(v, tmp_path) == []
+    assert claim(v, "confirmation")["arms"] and claim(v, "cause")["factor"].startswith("arg:")
+    assert survivors(((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path) == []
