@@ -16,6 +16,35 @@ const char *tw_said(void)
     return last;
 }
 
+/* The lines of a text, with what a terminal would obey or turn around written out. malloc'ed; NULL: no memory. */
+static char *safe_lines(const char *text)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "");
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n");
+        char *safe = tw_printable(line, n);
+        tw_buf_puts(&b, safe ? safe : "?");
+        tw_free(safe);
+        tw_buf_puts(&b, line[n] ? "\n" : "");
+        line += n + (line[n] == '\n');
+    }
+    return tw_buf_steal(&b);
+}
+
+void tw_put(const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&b, format, ap);
+    va_end(ap);
+    char *text = tw_buf_steal(&b), *safe = text ? safe_lines(text) : NULL;
+    fputs(safe ? safe : "out of memory\n", stdout);
+    tw_free(safe);
+    tw_free(text);
+}
+
 /* Formats head, format and tail as one message, keeps it, and prints it. */
 static void say(const char *head, const char *format, va_list ap, const char *tail)
 {
@@ -23,7 +52,9 @@ static void say(const char *head, const char *format, va_list ap, const char *ta
     tw_buf_puts(&b, head);
     tw_buf_vprintf(&b, format, ap);
     tw_buf_puts(&b, tail);
-    snprintf(last, sizeof last, "%s", b.failed ? "out of memory" : b.data);
+    char *safe = b.failed ? NULL : safe_lines(b.data);
+    snprintf(last, sizeof last, "%s", safe ? safe : "out of memory");
+    tw_free(safe);
     tw_buf_free(&b);
     tw_progress_clear();
     fflush(stdout);

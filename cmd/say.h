@@ -12,6 +12,12 @@ int tw_trouble(const struct twin_error *err, const char *format, ...) __attribut
 /* Complaint about the command line, with the way to the help; returns TW_EXIT_TROUBLE. */
 int tw_bad_use(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/*
+ * printf to stdout for text with foreign parts in it: names, folders, hosts, messages, key ids. What a terminal would
+ * obey (escapes, C1) or turn around (U+202E and its like) is written out; line breaks of the format stay.
+ */
+void tw_put(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* What was said last: the JSON form of an error repeats it. "" at first. */
 const char *tw_said(void);
 

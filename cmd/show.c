@@ -150,7 +150,7 @@ static void text_run(const struct twin_run *r, struct opened *traces, const stru
     char state[32], seconds[24], stamp[32], out[16], errors[16];
     char *command = tw_shell_quote(r->argv, r->argc);
     tw_utc_stamp(r->start_realtime_ns, stamp);
-    printf("run       %s\nid        %s\ncommand   %s\nin        %s on %s\nstarted   %s, %s\nended     %s%s%s\nlevel    "
+    tw_put("run       %s\nid        %s\ncommand   %s\nin        %s on %s\nstarted   %s, %s\nended     %s%s%s\nlevel    "
            " %s%s\n",
            r->dir, r->id, command ? command : "", r->cwd, r->host, stamp, tw_human_seconds(r->wall_s, seconds),
            tw_run_state(r, state), r->message && *r->message ? ": " : "", r->message ? r->message : "",

@@ -90,7 +90,7 @@ static int text_gone(void *user, const struct twin_ledger_run *r)
     char when[32], seconds[24], steps[32], records[32];
     (void)user;
     tw_utc_stamp(r->start_ns, when);
-    printf("run       %s\nid        %s\ncommand   %s\nhost      %s\nbegan     %s\nended     %s after %s\nsteps     %s, %s records\nfolder    removed; this is what "
+    tw_put("run       %s\nid        %s\ncommand   %s\nhost      %s\nbegan     %s\nended     %s after %s\nsteps     %s, %s records\nfolder    removed; this is what "
            "the ledger knows\n", r->name, r->id, r->command, r->host, when, r->state, tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
            tw_human_count(r->records, records));
     return 0;

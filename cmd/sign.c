@@ -166,7 +166,7 @@ static int report(const struct sign_args *a, const char *target, const char *pat
     json_decref(ids);
     if (strcmp(path, "-") == 0)
         return 0;
-    printf("signed  %s\n  in    %s, %zu signature%s\n  key   %s\n", target, path, e->signature_count, e->signature_count == 1 ? "" : "s",
+    tw_put("signed  %s\n  in    %s, %zu signature%s\n  key   %s\n", target, path, e->signature_count, e->signature_count == 1 ? "" : "s",
            e->signature[e->signature_count - 1].keyid);
     return 0;
 }

@@ -117,7 +117,7 @@ int tw_signed_print(const struct tw_signed *s, bool json)
         const struct twin_judged *j = &s->trust->judged[i];
         printf("  %-13s  ", twin_signature_state_name(j->state));
         print_safe(*j->name ? j->name : "(no name)");
-        printf("  %.16s%s", j->keyid, strlen(j->keyid) > 16 ? "..." : "");
+        tw_put("  %.16s%s", j->keyid, strlen(j->keyid) > 16 ? "..." : "");
         printf("%s", *j->why ? "  " : "");
         print_safe(j->why);
         putchar('\n');

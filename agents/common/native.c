@@ -17,7 +17,8 @@
 struct entry {
     const char *name, *file_line; /* pointers as given: compared before the content */
     uint64_t context;
-    uint32_t series, layout;
+    uint32_t series, layout, seen_layout;
+    const void *seen_at;          /* all of a contiguous tensor of seen_layout could be read here */
     uint8_t prefix;
     uint8_t dtype, ndim;          /* of `layout` */
     int64_t shape[CACHED_NDIM];
@@ -249,6 +250,13 @@ void twin_record_at(const char *file_line, const char *func, const char *name, e
         item.flags |= (uint32_t)TWIN_REC_UNOBSERVED << 8;
     else
         item.layout = layout_of(e, dtype, ndim, shape);
+    bool observed = !(item.flags >> 8 & TWIN_REC_UNOBSERVED);
+    bool as_before = e->seen_at == data && e->seen_layout == item.layout && item.layout && !strides;
+    if (observed && data && !tw_agent_readable(&item, as_before))
+        item.flags |= (uint32_t)TWIN_REC_UNOBSERVED << 8;
+    observed = !(item.flags >> 8 & TWIN_REC_UNOBSERVED);
+    e->seen_at = observed && !strides ? data : NULL;
+    e->seen_layout = item.layout;
     tw_agent_records(&item, 1, NULL, 0);
 }
 

@@ -122,4 +122,6 @@ void tw_alerts_report(struct twin_writer *w);
 void tw_alerts_forget(void);
 /* The Python bootstrap (agents/python): asks a CPython in this process to call us back; nothing when there is none. */
 void tw_python_watch(int argc, char **argv);
+/* Can all memory of the item's tensor be read, or its first and last page? (readable.c) */
+bool tw_agent_readable(const struct tw_agent_item *item, bool ends_only);
 #endif

@@ -34,7 +34,8 @@ int twin_on(void);
  * the global tensor when this is a shard, else 0. Kind "value" unless the name starts with a known kind and a colon:
  * "batch:", "indices:", "init:" (a weight before training), "activation:", "loss:", "local gradient:" (one thread's or
  * rank's, before it is summed), "gradient:" (as the optimizer consumes it), "weight:", "moment:", "hyper:", "state:" (of a
- * generator). The phase follows from it; the prefix is not part of the name. */
+ * generator). The phase follows from it; the prefix is not part of the name. Memory that cannot be read is not touched:
+ * the record is kept as one that was not observed. */
 void twin_record(const char *name, enum twin_dtype dtype, uint32_t ndim, const int64_t *shape, const int64_t *strides,
                  const void *data, uint64_t global_offset);
 /* As twin_record, which is a macro over it: the call's place ("file:line", function; static strings) is kept with the record. */

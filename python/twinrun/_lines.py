@@ -35,7 +35,7 @@ TIME_HEADS = words(
     "time times elapsed duration durations took walltime wallclock wall runtime latency uptime"
     " cputime seconds secs sec milliseconds timestamp ms"
 )
-RATE_HEADS = words("throughput mfu hfu") | OPERATIONS
+RATE_HEADS = words("throughput mfu hfu wps") | OPERATIONS
 MEMORY_HEADS = words("memory mem rss vram ram maxrss")
 MEMORY = MEMORY_HEADS | words("allocated reserved cached gpu heap memallocated")
 OPEN_HEADS = words("speed dt overhead load")  # speeds or results: check says that it is not known
@@ -68,7 +68,8 @@ def unit_kind(unit, gap, opened):
     low = first.lower() if first != "M" else first
     if rest:
         per_second = any(p.lower() in SECONDS for p in rest) and low not in MOTION
-        return "rate" if per_second or (low in TIMES and first) else None
+        simulated = low in ("tau", "fs", "ps") and rest == ["day"]  # of molecular dynamics
+        return "rate" if per_second or simulated or (low in TIMES and first) else None
     if low in TIMES:
         return None if gap and not opened and low in DOUBTFUL else "time"
     if low in OPERATIONS:
@@ -167,6 +168,8 @@ def named_noise(line, at, label):
     if head in ("utilization", "util") and {"gpu", "cpu"} & set(label.parts):
         return True
     if head in ("allocated", "reserved", "cached") and has_word(line, "memory", "mem"):
+        return True
+    if head == "ups" and has_word(line, "wps"):  # updates, beside words, per second
         return True
     return label.parts == ["data"] and has_word(line, "time")
 

@@ -156,6 +156,19 @@ static size_t utf8_length(const unsigned char *p, size_t n)
     return 0;
 }
 
+/*
+ * Characters that nobody sees and that change how others look: the bidirectional marks, embeddings, overrides and
+ * isolates, line and paragraph separators, the byte order mark. p: one character in UTF-8.
+ */
+static bool changes_order(const unsigned char *p, size_t len)
+{
+    unsigned code = len == 2 ? (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu) : 0;
+    if (len == 3)
+        code = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+    bool mark = code == 0x061C || code == 0x200E || code == 0x200F || code == 0xFEFF;
+    return mark || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
 char *tw_printable(const char *s, size_t n)
 {
     struct tw_buf b = {0};
@@ -164,6 +177,8 @@ char *tw_printable(const char *s, size_t n)
         size_t len = p[i] < 0x80 ? (p[i] >= 0x20 && p[i] != 0x7F) : utf8_length(p + i, n - i);
         if (len == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0)
             len = 0; /* C1 controls: some terminals obey them */
+        if (len > 1 && changes_order(p + i, len))
+            len = 0;
         if (len) {
             tw_buf_append(&b, s + i, len);
             i += len;

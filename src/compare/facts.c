@@ -130,15 +130,31 @@ static void no_origin_of_shared(struct tw_cmp *c, struct twin_finding *f, size_t
                        tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(f->kind), f->name, f->step_a));
 }
 
+/* Which generators were drawn from before any seed, by whom first, and what sets it. */
+static void say_unseeded(struct tw_cmp *c, const struct tw_side *sides, size_t n)
+{
+    static const struct { const char *key, *what, *seed; } all[] = {
+        {"unseeded", "torch", "torch.manual_seed"},
+        {"unseeded.python.random", "random", "random.seed"},
+        {"unseeded.numpy", "numpy.random", "numpy.random.seed"},
+    };
+    for (size_t g = 0; g < sizeof all / sizeof all[0]; g++) {
+        const char *first = NULL;
+        for (size_t i = 0; i < n && !first; i++)
+            for (size_t k = 0; k < sides[i].count && !first; k++)
+                first = note_of(sides[i].proc[k].trace, all[g].key);
+        if (first)
+            tw_cmp_note(c, "%s was drawn from before any seed was set (%s): %s at the start would hold that still", all[g].what,
+                        first, all[g].seed);
+    }
+}
+
 void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n)
 {
     size_t processes = 0;
-    const char *first = NULL;
     for (size_t i = 0; i < n; i++) {
         size_t here = sharing(&sides[i]);
         processes = here > processes ? here : processes;
-        for (size_t k = 0; k < sides[i].count && !first; k++)
-            first = note_of(sides[i].proc[k].trace, "unseeded");
     }
     if (processes > 1 && c->v->first)
         no_origin_of_shared(c, c->v->first, processes);
@@ -146,6 +162,5 @@ void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n)
         no_origin_of_shared(c, &c->v->origins[i], processes);
     if (processes > 1)
         tw_cmp_note(c, "the weights lie in memory that %zu processes share and train at once: a data race, which no seed holds still", processes);
-    if (first)
-        tw_cmp_note(c, "torch was drawn from before any seed was set (%s): torch.manual_seed at the start would hold that still", first);
+    say_unseeded(c, sides, n);
 }

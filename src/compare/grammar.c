@@ -45,6 +45,13 @@ static const char *const operations[] = {"flops", "mflops", "gflops", "tflops", 
 /* Of a simulated motion or flow: "3.2 m/s", "12 J/s". */
 static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg", "g", "n", "l", "ml", "j", "kj", "mol", NULL};
 
+/* Simulated time per day of the machine, as molecular dynamics counts its speed: "3500.1 tau/day". */
+static bool is_simulated_per_day(const char *unit, size_t n, const char *below, size_t m)
+{
+    static const char *const simulated[] = {"tau", "fs", "ps", NULL}, *const day[] = {"day", NULL};
+    return listed(unit, n, simulated) && listed(below, m, day);
+}
+
 /* ---- units */
 
 enum unit { UNIT_NONE, UNIT_TIME, UNIT_RATE, UNIT_SIZE, UNIT_PERCENT };
@@ -76,6 +83,7 @@ static enum unit read_unit(const char *p, size_t *length)
         size_t m = letters(p + at + 1);
         rate |= listed(p + at + 1, m, seconds) && !(part == 1 && listed(p + skip, first, lengths));
         rate |= part == 1 && time;
+        rate |= part == 1 && is_simulated_per_day(p, first, p + at + 1, m);
         at += 1 + m;
     }
     *length = at;
@@ -244,7 +252,7 @@ static const char *const attributes[] = {"avg", "average", "mean", "std", "stdde
                                          "current", "last", "for", "the", "s", "sec", "secs", "ms", "us", "ns", "h", "mb", "gb", "kb", "mib", "gib", NULL};
 static const char *const time_heads[] = {"time", "times", "elapsed", "duration", "durations", "took", "walltime", "wallclock", "wall", "runtime", "latency", "uptime",
                                          "cputime", "seconds", "secs", "sec", "milliseconds", "timestamp", "ms", "uptime", NULL};
-static const char *const rate_heads[] = {"throughput", "fps", "qps", "mfu", "hfu", "mflops", "gflops", "tflops", "mflop", "gflop", "tflop", NULL};
+static const char *const rate_heads[] = {"throughput", "fps", "qps", "wps", "mfu", "hfu", "mflops", "gflops", "tflops", "mflop", "gflop", "tflop", NULL};
 static const char *const memory_heads[] = {"memory", "mem", "rss", "vram", "ram", "maxrss", NULL};
 static const char *const memory_words[] = {"memory", "mem", "rss", "vram", "ram", "allocated", "reserved", "cached", "gpu", "heap", "memallocated", NULL};
 static const char *const open_heads[] = {"speed", "dt", "overhead", "load", NULL};
@@ -345,6 +353,9 @@ static enum tw_worth by_label_alone(const char *line, const struct label *l)
         return TW_NOISE;
     static const char *const data[] = {"data", NULL};
     if (l->count == 1 && listed(word, n, data) && says(line, "time")) /* the meters of a loader: "Time 0.5 (0.6) Data 0.1 (0.3)" */
+        return TW_NOISE;
+    static const char *const updates[] = {"ups", NULL};
+    if (listed(word, n, updates) && says(line, "wps")) /* fairseq: words, and updates, per second */
         return TW_NOISE;
     static const char *const shares[] = {"allocated", "reserved", "cached", NULL};
     if (listed(word, n, shares) && (says(line, "memory") || says(line, "mem")))

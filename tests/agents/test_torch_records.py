@@ -166,6 +166,13 @@ def test_a_draw_before_any_seed_is_noted(how, first):
     assert note is None if first is None else note.startswith(first)
 
 
+@pytest.mark.parametrize("how, name", [("random", "python.random"), ("numpy", "numpy")])
+def test_a_draw_from_an_unseeded_generator_of_python_or_numpy_is_noted(how, name):
+    note = observed("facts", args=(how,)).note("unseeded." + name)
+    assert note == "the program before its first record"
+    assert observed("facts", args=(how + "-seeded",)).note("unseeded." + name) is None
+
+
 def test_weights_in_shared_memory_are_noted_with_their_place():
     note = observed("facts", args=("shared",)).note("weights.shared")
     assert note.startswith("Adam: 2 of 2 in ") and ":" in note.rpartition(" in ")[2]

@@ -56,7 +56,7 @@ def alike(x, y):
     return _lines.masked(x, FACTS[0]) == _lines.masked(y, FACTS[1])
 
 
-@pytest.mark.parametrize("name", ["tuned.txt", "held.txt"])
+@pytest.mark.parametrize("name", ["tuned.txt", "held.txt", "styles.txt", "unexplained.txt"])
 def test_corpus(name):
     masked, reported, noise, results = [], [], 0, 0
     for line in corpus(name):
@@ -70,8 +70,11 @@ def test_corpus(name):
             for other in (False, True):
                 if alike(first, render(line, other, i)):
                     masked.append((i, line))
-    assert noise > 50 and results > 50
     assert masked == []
+    if name == "unexplained.txt":  # times in columns without a unit or a name: nothing says so
+        assert len(reported) == 3
+        return
+    assert noise > 50 and results > 50
     assert len(reported) <= 0.01 * noise, reported
 
 
@@ -86,6 +89,9 @@ RESULTS = [
     ("sum 139985000000001", "sum 139985000000033"),
     ("hash 0x1122334455667788", "hash 0x1122334455667789"),
     ("cycle = 5, time = 1.0e-02, dt = 1e-5", "cycle = 5, time = 1.1e-02, dt = 1e-5"),
+    ("rain 3.2 mm/day", "rain 3.3 mm/day"),
+    ("push ups: 3", "push ups: 4"),
+    ("wps_loss 0.5", "wps_loss 0.6"),
     ("velocity 3.2 m/s", "velocity 3.3 m/s"),
     ("best day: 1926-03-01", "best day: 1927-03-01"),
     ("max 0.9 min 0.1", "max 0.8 min 0.1"),

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <twin/twin.h>
 #include <unistd.h>
@@ -294,6 +296,53 @@ static void test_what_was_recorded(void **state)
 }
 
 /* The agent reads its environment in a constructor: the program starts itself again inside a run folder. */
+/* ---- memory that cannot be read */
+
+static bool readable(const void *data, int64_t rows, int64_t columns, int64_t row_stride)
+{
+    const int64_t shape[] = {rows, columns}, strides[] = {row_stride, 1};
+    struct tw_agent_item item = {.data = data, .shape = shape, .strides = row_stride ? strides : NULL,
+                                 .dtype = TWIN_F32, .ndim = 2, .count = 1};
+    return tw_agent_readable(&item, false);
+}
+
+static void test_memory_that_cannot_be_read(void **state)
+{
+    enum { PAGES = 9, FLOATS = 1024 };
+    (void)state;
+    char *m = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(m != MAP_FAILED);
+    sigset_t before, after;
+    memset(&before, 0, sizeof before);
+    memset(&after, 0, sizeof after);
+    sigprocmask(SIG_BLOCK, NULL, &before);
+    assert_true(readable(m, PAGES, FLOATS, 0));
+    assert_true(readable(m + PAGES * 4096 - 4, 1, 1, 0));
+    assert_true(readable(m + (PAGES - 1) * 4096, PAGES, FLOATS, -FLOATS));
+    for (int kind = 0; kind < 2; kind++) /* forbidden, then not there at all */
+        for (int page = 0; page < PAGES; page++) {
+            char *at = m + page * 4096;
+            assert_int_equal(kind ? munmap(at, 4096) : mprotect(at, 4096, PROT_NONE), 0);
+            assert_false(readable(m, PAGES, FLOATS, 0));
+            assert_false(readable(m + (PAGES - 1) * 4096, PAGES, FLOATS, -FLOATS));
+            if (page > 0)
+                assert_true(readable(m, page, FLOATS, 0));
+            assert_false(readable(at + 2000, 1, 1, 0));
+            if (kind)
+                assert_true(mmap(at, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+            else
+                assert_int_equal(mprotect(at, 4096, PROT_READ), 0);
+        }
+    assert_false(readable(m, INT64_MAX, INT64_MAX, 0));
+    assert_false(readable(m, INT64_MAX / 8, 1, INT64_MAX / 8));
+    assert_false(readable((void *)8, 1, 1, 0));
+    assert_false(readable((void *)(UINTPTR_MAX - 7), 1, 4, 0));
+    assert_true(readable((void *)8, 0, 5, 0)); /* nothing to read */
+    sigprocmask(SIG_BLOCK, NULL, &after);
+    assert_memory_equal(&before, &after, sizeof before);
+    munmap(m, PAGES * 4096);
+}
+
 int main(int argc, char **argv)
 {
     if (!getenv("TWINRUN_RUN_DIR")) {
@@ -312,7 +361,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels_and_numbers), cmocka_unit_test(test_run_folder_and_id),
         cmocka_unit_test(test_failing_allocations_before_the_first_record), cmocka_unit_test(test_threads_and_steps),
-        cmocka_unit_test(test_batches_of_items), cmocka_unit_test(test_window), cmocka_unit_test(test_what_was_recorded),
+        cmocka_unit_test(test_batches_of_items), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_memory_that_cannot_be_read), cmocka_unit_test(test_what_was_recorded),
     };
     char *dir = tw_strdup(getenv("TWINRUN_RUN_DIR"));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,6 +105,27 @@ static void test_printable(void **state)
     char *s = tw_printable(raw, sizeof raw - 1);
     assert_string_equal(s, "ok \xc3\xa9 \\x1b[31m \\xff \\xc0\\xaf \\xed\\xa0\\x80 \\xc2\\x9b \\x0a");
     tw_free(s);
+    /* All that turns, hides or obeys: C0, C1, and the characters of Unicode that change the order of others. */
+    for (unsigned code = 0; code < 0x3000; code++) {
+        char one[4];
+        size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : 3;
+        if (n == 1)
+            one[0] = (char)code;
+        if (n == 2)
+            one[0] = (char)(0xC0 | code >> 6);
+        if (n == 3)
+            one[0] = (char)(0xE0 | code >> 12);
+        if (n == 3)
+            one[1] = (char)(0x80 | (code >> 6 & 0x3F));
+        if (n > 1)
+            one[n - 1] = (char)(0x80 | (code & 0x3F));
+        bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
+        bool turns = code == 0x61C || (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+                     (code >= 0x2066 && code <= 0x2069);
+        s = tw_printable(one, n);
+        assert_int_equal(strlen(s) == n && memcmp(s, one, n) == 0, !control && !turns);
+        tw_free(s);
+    }
 }
 
 static void test_crc32c_vectors(void **state)

@@ -4,7 +4,7 @@
 
 struct job {
     float order, batch, output, gradient; /* what the records hold; equal in runs that are to agree */
-    const char *order_note, *shared, *unseeded;
+    const char *order_note, *shared, *unseeded, *unseeded_numpy;
     int processes;                /* that train; each a rank of its own */
 };
 
@@ -16,6 +16,8 @@ static void train(struct twin_writer *w, const struct job *j)
         twin_writer_note(w, "weights.shared", j->shared);
     if (j->unseeded)
         twin_writer_note(w, "unseeded", j->unseeded);
+    if (j->unseeded_numpy)
+        twin_writer_note(w, "unseeded.numpy", j->unseeded_numpy);
     for (uint32_t step = 0; step < 3; step++) {
         const float batch = j->batch + (float)step, loss = batch * 2, gradient = j->gradient + (float)step, weight = 1 - gradient;
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch"}, &batch, 1);
@@ -139,14 +141,17 @@ static void nothing_is_an_origin_of_shared_weights(void **state)
 static void draws_before_any_seed_are_told_where_runs_differ(void **state)
 {
     (void)state;
-    const struct job a = {.unseeded = "Dropout at net.py:3 in forward"};
+    const struct job a = {.unseeded = "Dropout at net.py:3 in forward", .unseeded_numpy = "user code at data.py:8 in load"};
     struct job b = a;
     struct twin_verdict *v = verdict_of(&a, &b);
     assert_false(has_note(v, "before any seed"));
     twin_verdict_free(v);
     b.gradient = 1;
     v = verdict_of(&a, &b);
-    assert_true(has_note(v, "before any seed was set (Dropout at net.py:3 in forward)"));
+    assert_true(has_note(v, "torch was drawn from before any seed was set (Dropout at net.py:3 in forward): torch.manual_seed at the start would "
+                            "hold that still"));
+    assert_true(has_note(v, "numpy.random was drawn from before any seed was set (user code at data.py:8 in load): numpy.random.seed at the start "
+                            "would hold that still"));
     twin_verdict_free(v);
 }
 

@@ -111,6 +111,10 @@ static void meaning(void **state)
         {"mean -0.25 std 1.5", "mean 0.25 std 1.5"},
         {"[0.1, 0.2, 0.3]", "[0.1, 0.25, 0.3]"},
         {"reward: 195", "reward: 200"},
+        {"rain 3.2 mm/day", "rain 3.3 mm/day"},
+        {"push ups: 3", "push ups: 4"},
+        {"block 0x7f8a1c2d3e41", "block 0x7f8b1c2d3e45"},
+        {"sum 139985000000001", "sum 139985000000033"},
         {"tensor(0.1234, grad_fn=<MeanBackward0>)", "tensor(0.1235, grad_fn=<MeanBackward0>)"},
     };
     for (size_t i = 0; i < sizeof pair / sizeof pair[0]; i++)

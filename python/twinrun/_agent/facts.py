@@ -5,7 +5,7 @@ Each is a note of the trace. Nothing is asked of the job that it could notice, a
 """
 import sys
 
-from . import core, tensors
+from . import core, fresh, tensors
 
 _torch_seed = None     # of the default generator, when torch had just been imported
 _torch_state = None    # digest of its state then
@@ -54,11 +54,20 @@ def arm(torch):
 
 
 def first_draw(source, consumer, where):
-    """A generator seems to have moved for the first time: had it been given a seed? Told of torch's own alone."""
+    """A generator seems to have moved for the first time: had it been given a seed? Told of the three that everybody uses."""
+    if source.name in ("python.random", "numpy"):
+        source.seeded = not fresh.only_drawn_from(source.name)
+        if not source.seeded:
+            _note_unseeded("unseeded." + source.name, consumer, where)
+        return
     generator = sys.modules["torch"].default_generator
     if source.name == "torch.cpu" and _digest(generator) == _torch_state:
         return    # a library has set it to what it was: it only lies otherwise in memory
     source.seeded = source.name != "torch.cpu" or generator.initial_seed() != _torch_seed
     if not source.seeded:
-        place = where.partition("\n")[0]
-        core.note("unseeded", "%s%s" % (consumer, " at " + place if place else ""))
+        _note_unseeded("unseeded", consumer, where)
+
+
+def _note_unseeded(key, consumer, where):
+    place = where.partition("\n")[0]
+    core.note(key, "%s%s" % (consumer, " at " + place if place else ""))

@@ -7,6 +7,8 @@ Pins wait for their libraries in the same way (`when_imported`).
 """
 import sys
 
+from . import fresh
+
 _state = {"finder": None, "armed": False}
 _waiting = {}    # name of a module -> functions to call once it has been imported
 
@@ -153,4 +155,6 @@ def install():
 
     atexit.register(_at_exit)
     sys.meta_path.append(OwnFinder())
+    for name, function in fresh.ASKED:
+        when_imported(name, function)
     when_imported("torch", _arm_torch)

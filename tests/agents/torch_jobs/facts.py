@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts that the agent notes. usage: facts.py seeded|unseeded|late|shared|set"""
+"""Facts that the agent notes. usage: facts.py seeded|unseeded|late|shared|set|random|random-seeded|numpy|numpy-seeded"""
+import random
 import sys
 
 import torch
@@ -20,7 +21,19 @@ parameters = list(model.parameters())
 if HOW == "set":
     parameters.reverse()
 optimizer = torch.optim.Adam(parameters, lr=0.01)
+if HOW == "random-seeded":
+    random.seed(3)
+if HOW == "numpy-seeded":
+    import numpy
+
+    numpy.random.seed(3)
 for _ in range(2):
+    if HOW.startswith("random"):
+        random.random()
+    elif HOW.startswith("numpy"):
+        import numpy
+
+        numpy.random.rand(2000)
     optimizer.zero_grad()
     model(torch.ones(3, 4)).sum().backward()
     optimizer.step()
