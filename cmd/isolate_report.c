@@ -46,14 +46,37 @@ static void print_natural(const struct twin_isolation *x)
         printf(parted > shown ? " and %zu more\n" : "\n", parted - shown);
 }
 
-/* ", only together with threads": where several causes act, none of their fixes was shown to help by itself. */
+/* Runs of the search in which this factor alone was pinned, and how many of them diverged. */
+static struct twin_search_arm tried_alone(const struct tw_isolate *c, size_t candidate)
+{
+    struct twin_search_set alone = {{0}};
+    struct twin_search_arm arm = {0, 0};
+    alone.word[candidate / 64] |= UINT64_C(1) << candidate % 64;
+    for (size_t i = 0; i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
+        if (e->purpose != TWIN_FOR_CONFIRM || !m || memcmp(&m->pinned, &alone, sizeof alone) != 0)
+            continue;
+        arm.trials++;
+        arm.parted += e->result.parted;
+    }
+    return arm;
+}
+
+/* "   only together with threads (alone: 4 of 4 runs diverged)": where several causes act, each was shown to be needed, and none to
+ * be enough. What its fix does by itself is said where runs have tried that. */
 static char *together_with(const struct tw_isolate *c, const struct twin_search_report *r, size_t cause)
 {
+    struct twin_search_arm alone = tried_alone(c, r->cause[cause].candidate);
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
     for (size_t i = 0, n = 0; i < r->cause_count; i++)
         if (i != cause)
             tw_buf_printf(&b, "%s%s", n++ ? ", " : "   only together with ", c->factor[r->cause[i].candidate]->id);
+    if (r->cause_count > 1 && alone.trials)
+        tw_buf_printf(&b, " (alone: %llu of %llu runs diverged)", (unsigned long long)alone.parted, (unsigned long long)alone.trials);
+    else if (r->cause_count > 1)
+        tw_buf_puts(&b, " (not tried alone)");
     return tw_buf_steal(&b);
 }
 

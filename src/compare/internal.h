@@ -35,6 +35,7 @@ struct tw_cmp {
     char label_a[24], label_b[24];  /* "run 1", "run 3": the two runs at hand */
     struct tw_filters *filters;     /* lines that are left out; NULL: none */
     size_t run_a, run_b;            /* the same as numbers from 0 */
+    bool failed_a, failed_b;        /* did these two fail? */
     struct tw_claims claims;
     const char *zoom[2];            /* while a zoom pair is judged: the names of its folders */
 };

@@ -273,6 +273,17 @@ static void hidden_at_seam(struct tw_cmp *c, const struct tw_view *a, const stru
         *found = tw_cmp_text(c, "the optimizer state with which %s began, which was not recorded", c->label_b);
 }
 
+/* One run had failed by then, and its records end: what the other one went on to record was not made of anything new. */
+static void behind_the_end(struct tw_cmp *c, const struct tw_diff *x, const struct tw_view *a, const struct tw_view *b, char **found)
+{
+    const struct tw_view *ended = x->a == TW_NONE ? a : b, *v;
+    const struct tw_rec *r = tw_diff_rec(x, a, b, &v);
+    bool alone = x->type == TWIN_FINDING_ONLY_A || x->type == TWIN_FINDING_ONLY_B;
+    if (!alone || c->o->arms || ended->proc->info->steps > r->step || !(ended == a ? c->failed_a : c->failed_b))
+        return;
+    *found = tw_cmp_text(c, "the end of %s, which failed", ended == a ? c->label_a : c->label_b);
+}
+
 int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
                     struct twin_error *err)
 {
@@ -288,6 +299,8 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         only_shown(c, a, x->a, &from);
     else
         only_shown(c, b, x->b, &from);
+    if (!from)
+        behind_the_end(c, x, a, b, &from);
     if (!from && x->a != TW_NONE)
         rc = hidden_input(c, a, x->a, &from, err);
     if (rc == 0 && !from && x->b != TW_NONE)

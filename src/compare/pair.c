@@ -292,6 +292,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     size_t n = 0;
     *r = (struct tw_pair_result){.step = -1};
     snprintf(c->label_a, sizeof c->label_a, "run %zu", a->index + 1);
+    c->failed_a = tw_side_failed(a);
+    c->failed_b = tw_side_failed(b);
     snprintf(c->label_b, sizeof c->label_b, "run %zu", b->index + 1);
     c->run_a = a->index;
     c->run_b = b->index;

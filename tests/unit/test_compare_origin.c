@@ -128,6 +128,39 @@ static void what_only_shows_a_difference_is_no_origin(void **state)
     }
 }
 
+/* Both fail, one of them a step later: what this one goes on to record was not made by the difference of anything. */
+static void nothing_behind_the_end_of_a_failed_run_is_an_origin(void **state)
+{
+    (void)state;
+    for (int failed = 0; failed < 2; failed++) {
+        struct synth *s[2];
+        for (int run = 0; run < 2; run++) {
+            s[run] = synth_new("failed");
+            struct twin_writer *w = synth_process(s[run], 0, 1, NULL);
+            for (int step = 0; step < 2; step++) {
+                if (step == 0 || run == 1)
+                    put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "input[0]", "", 0, x, 4);
+                put(w, TWIN_PHASE_FORWARD, TWIN_KIND_VALUE, "norm", "", 0, y, 4);
+                if (step == 0 || run == 1)
+                    twin_writer_step_end(w);
+            }
+            if (failed)
+                synth_run(s[run])->exit_code = 1;
+        }
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        if (failed) {
+            assert_string_equal(v->first->name, "input[0]");
+            assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
+            assert_string_equal(v->first->between[0], "the end of run 1, which failed");
+        } else {
+            assert_int_equal(v->outcome, TWIN_DIFFER);
+        }
+        twin_verdict_free(v);
+        synth_free(s[0]);
+        synth_free(s[1]);
+    }
+}
+
 /* ---- operations of a zoom pair */
 
 static struct synth *zoomed(enum mutant m, int run, const char *replay)
@@ -332,7 +365,7 @@ int main(void)
         cmocka_unit_test(who_meets_a_written_weight_is_no_origin),
         cmocka_unit_test(a_record_is_an_origin_only_with_whole_inputs), cmocka_unit_test(the_zoom_says_origin_only_with_whole_inputs),
         cmocka_unit_test(an_output_goes_by_the_name_of_the_tensor_that_it_is), cmocka_unit_test(replays_that_agree_acquit),
-        cmocka_unit_test(a_hyperparameter_stays_the_headline), cmocka_unit_test(what_only_shows_a_difference_is_no_origin),
+        cmocka_unit_test(a_hyperparameter_stays_the_headline), cmocka_unit_test(what_only_shows_a_difference_is_no_origin), cmocka_unit_test(nothing_behind_the_end_of_a_failed_run_is_an_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ print("order", hash("word"))
 EOF
 twinrun isolate -q --pin entropy,hash-seed -- "$PYTHON" two.py >said
 echo "exit $?"
-grep -E '^(cause|fix|left)' said
+grep -E '^(cause|fix|left)' said | sed -E 's/alone: ([0-9]+) of \1 runs/alone: N of N runs/'
 grep -oE '^arranged  [12P ]+' said | tr -d '12P' 
 # The divergence stops by itself: no cause is named, whatever was pinned meanwhile.
 cat >stops.py <<'EOF'
