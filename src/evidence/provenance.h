@@ -67,6 +67,8 @@ struct tw_ask {
     char complaint[256];    /* first line of its stderr */
 };
 bool tw_ask(struct tw_ask *a); /* true: it ended by itself with 0 */
+/* git in a checkout of anybody's, which starts none of its programs (provenance_git.c). As tw_ask; words: NULL-terminated. */
+bool tw_pv_git(struct tw_ask *a, const char *dir, double limit_s, size_t cap, const char *const *words);
 
 /* ---- subjects: each returns its part of the record */
 json_t *tw_pv_code(struct tw_collector *c);              /* before the job */

@@ -18,18 +18,7 @@ enum { DIFF_MAX = 64 << 20, STATUS_MAX = 16 << 20, UNTRACKED_MAX = 10000, LIST_M
 #define UNTRACKED_BYTES ((uint64_t)256 << 20)
 static const double LIMIT_S = 10, UNTRACKED_S = 5;
 
-static bool git(struct tw_ask *a, const char *dir, double limit_s, size_t cap, const char *const *words)
-{
-    const char *argv[40] = {"git", "--no-pager", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotepath=false", "-c", "diff.noprefix=false",
-                            "-c", "diff.mnemonicPrefix=false", "-c", "color.ui=never"};
-    size_t n = 13;
-    while (*words && n < 39)
-        argv[n++] = *words++;
-    argv[n] = NULL;
-    *a = (struct tw_ask){.argv = argv, .dir = dir, .limit_s = limit_s, .cap = cap};
-    return tw_ask(a);
-}
-#define GIT(a, dir, limit, cap, ...) git(a, dir, limit, cap, (const char *const[]){__VA_ARGS__, NULL})
+#define GIT(a, dir, limit, cap, ...) tw_pv_git(a, dir, limit, cap, (const char *const[]){__VA_ARGS__, NULL})
 
 static char *first_line(struct tw_ask *a)
 {

@@ -23,9 +23,9 @@ static bool is_commit(const char *s)
 /* The folder with the repository's objects, as the user's own git says. */
 static char *objects_of(const char *dir)
 {
-    const char *const argv[] = {"git", "-C", dir, "rev-parse", "--git-path", "objects", NULL};
-    struct tw_ask a = {.argv = argv, .dir = dir, .limit_s = 10, .cap = 65536};
-    bool ok = tw_ask(&a);
+    static const char *const words[] = {"rev-parse", "--git-path", "objects", NULL};
+    struct tw_ask a;
+    bool ok = tw_pv_git(&a, dir, 10, 65536, words);
     if (ok)
         a.out[strcspn(a.out, "\n")] = '\0';
     char *real = ok ? tw_pk_real(dir, a.out) : NULL;
@@ -77,9 +77,9 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
     if (!p->w.dir) {
         struct tw_ask a;
         char *object = tw_printf("%s^{commit}", commit);
-        const char *const argv[] = {"git", "-C", dir, "cat-file", "-e", object, NULL};
-        a = (struct tw_ask){.argv = argv, .dir = dir, .limit_s = 10, .cap = 65536};
-        if (object && !tw_ask(&a))
+        const char *const words[] = {"cat-file", "-e", object, NULL};
+        a = (struct tw_ask){.out = NULL};
+        if (object && !tw_pv_git(&a, dir, 10, 65536, words))
             tw_pk_missing(&p->failed, area, "commit %.12s is not in the repository %s any more", commit, dir);
         p->failed |= !object;
         tw_free(a.out);
