@@ -121,11 +121,13 @@ def test_compiled_under_warnings_as_errors(twinrun, script, python, tmp_path):
 # ---------------------------------------------------------------- files that runs share
 
 def test_checkpoint_to_the_same_path(twinrun, train, python):
-    """Each run overwrites the file of the one before: its evidence is kept by digest, and the sharing is said."""
+    """Each run overwrites the file of the one before. Its evidence is kept by digest, so the runs are the same, and there is nothing to say of it."""
     train(after='torch.save(model.state_dict(), "last.pt")')
-    done = twinrun("check", "--runs", "2", "--", python, "train.py")
-    assert done.rc == 0 and done.out.startswith("SAME"), done
-    assert "last.pt" in done.out + done.err and "--fresh-dir" in done.out + done.err, done
+    done = twinrun("check", "--json", "--runs", "2", "--", python, "train.py")
+    assert done.rc == 0 and done.json["outcome"] == "same", done
+    kept = [json.loads((Path(run) / "run.json").read_text())["files"] for run in done.json["runs_dir"]]
+    assert [[f["path"] for f in files] for files in kept] == [["last.pt"], ["last.pt"]], kept
+    assert "--fresh-dir" not in done.out + done.err, done
 
 
 RESUMING = dict(before='import os',
