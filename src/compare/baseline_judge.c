@@ -334,6 +334,13 @@ static uint64_t common_steps(const struct judging *j, const struct tw_bl_proc *p
     return j->c->o->steps_given && j->c->o->steps < n ? j->c->o->steps : n;
 }
 
+static char *say_span(struct tw_cmp *c, const struct tw_bl_span *s, int rank)
+{
+    if (s->first == s->last)
+        return tw_cmp_text(c, "step %u of rank %d", s->first, rank);
+    return tw_cmp_text(c, "somewhere in steps %u to %u of rank %d", s->first, s->last, rank);
+}
+
 static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q, struct tw_scan *cover, struct twin_error *err)
 {
     struct tw_bl_sums sums;
@@ -345,7 +352,7 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
     cover->end = n;
     uint64_t before_last = UINT64_MAX; /* differences that were measured before the last step that differs */
     uint64_t open_weights = UINT64_MAX;
-    uint32_t differs_last = 0;
+    const struct tw_bl_span *differs_last = NULL;
     bool named = false, all = n == p->steps && n == q->info->steps && tw_side_complete(j->side) && !j->c->o->steps_given;
     for (size_t i = 0; rc == 0 && i < p->spans; i++) {
         const struct tw_bl_span *then = &p->span[i];
@@ -375,12 +382,12 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
             before_last = j->tolerance.measured;
             open_weights = j->tolerance.open_weights;
             rc = measure_step(j, p, q, s, err);
-            differs_last = s;
+            differs_last = then;
         }
     }
     bool end_open = j->tolerance.measured == before_last || j->tolerance.open_weights > open_weights;
-    if (j->c->tolerance && !j->tolerance.end_open && end_open)
-        j->tolerance.end_open = tw_cmp_text(j->c, "step %u of rank %d", differs_last, p->rank);
+    if (differs_last && !j->tolerance.end_open && end_open)
+        j->tolerance.end_open = say_span(j->c, differs_last, p->rank);
     if (rc == 0 && all && !p->tail && sums.n > p->steps && sums.step[p->steps].count > 0)
         rc = extra_tail(j, p, q, err);
     if (p->tail && !all && tw_side_complete(j->side) && n == p->steps && !j->c->o->steps_given)
