@@ -214,7 +214,7 @@ static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struc
 /* A step of which the baseline keeps no records, but a loss or two. */
 static void measure_numbers(struct judging *j, const struct tw_bl_proc *p, const struct tw_view *now, uint32_t step)
 {
-    tw_judged_open(j->c, &j->tolerance, tw_cmp_text(j->c, "the baseline keeps few numbers of step %u", step));
+    j->tolerance.unmeasured++;
     j->tolerance.open_weights++;
     for (size_t i = 0; i < p->numbers; i++) {
         const struct tw_bl_number *n = &p->number[i];

