@@ -449,6 +449,9 @@ enum tw_worth { TW_RESULT, TW_OPEN, TW_NOISE };
 /* The number line[at .. at + n). *length is what belongs to it: the number, with its unit when that makes it noise. */
 enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length, bool *by_label);
 
+/* ---- duration.c. The number line[at .. at + n) has a unit of time behind it: can the run have measured so much? */
+bool tw_duration_fits(const char *line, size_t at, size_t n, const struct tw_facts *f);
+
 /* ---- noise.c: lines and names with their noise masked */
 enum tw_mask {
     TW_MASK_NOISE,   /* '~' for each part that is shown to be noise */

@@ -166,7 +166,7 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
     size_t n = names ? 0 : number_at(line, at), whole;
     if (n > 0 && tw_grammar_worth(line, at, n, &whole, &label) == TW_NOISE && whole > n) { /* its unit says it all */
         *by_label = label;
-        return (struct token){at, whole, true, TW_NOISE};
+        return (struct token){at, whole, true, tw_duration_fits(line, at, n, f) ? TW_NOISE : TW_OPEN};
     }
     n = tw_shape_at(line, at, f);
     if (n == 0 && !names)
