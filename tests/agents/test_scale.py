@@ -21,6 +21,7 @@ DDP = """
         optimizer.zero_grad()
         model(share).pow(2).mean().backward()
         optimizer.step()
+    del model, optimizer
     dist.destroy_process_group()
 """
 T_975 = {1: 12.706204736432095, 2: 4.302652729911275}  # Student's quantile by degrees of freedom

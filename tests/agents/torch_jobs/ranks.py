@@ -24,6 +24,7 @@ def run(rank, place):
     dist.broadcast(t, 0)
     if rank == 0:
         print(model.module.weight.sum().item(), t.tolist(), [g.tolist() for g in gathered])
+    del model, optimizer  # a model that outlives its group can abort on a busy machine (PyTorch 2.13)
     dist.destroy_process_group()
 
 
