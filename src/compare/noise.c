@@ -186,6 +186,8 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
             out.worth = TW_NOISE;
         else if (!names)
             out.worth = tw_grammar_worth(line, at, n, &out.n, &label);
+        if (label && out.worth == TW_NOISE && !tw_duration_fits(line, at, n, f))
+            out.worth = TW_OPEN;
         if (!names && out.worth == TW_RESULT && continues(line, last, *by_label, at)) {
             out.worth = last->worth;
             label = true;
