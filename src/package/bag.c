@@ -53,6 +53,7 @@ static int manifest_line(const char *line, size_t number, const char *name, cons
     memcpy(out->sha256, line, 64);
     out->sha256[64] = '\0';
     out->seen = false;
+    out->good = false;
     return (out->path = tw_strdup(line + 66)) ? 0 : no_memory(err);
 }
 
@@ -235,7 +236,32 @@ int tw_bag_open(int root, const char *path, int flags)
     return -1;
 }
 
-int tw_bag_sha256(int fd, uint64_t cap, char hex[65], uint64_t *bytes, struct twin_error *err)
+int tw_bag_folder(int root, const char *path)
+{
+    char part[256];
+    int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
+    while (at >= 0 && *path) {
+        size_t n = strcspn(path, "/");
+        if (n == 0 || n >= sizeof part) {
+            close(at);
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        memcpy(part, path, n);
+        part[n] = '\0';
+        int next = -1;
+        if (mkdirat(at, part, 0777) == 0 || errno == EEXIST)
+            next = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int saved = errno;
+        close(at);
+        errno = saved;
+        at = next;
+        path += n + (path[n] == '/');
+    }
+    return at;
+}
+
+int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes, struct twin_error *err)
 {
     enum { ROOM = 1 << 20 };
     unsigned char digest[32];
@@ -257,6 +283,10 @@ int tw_bag_sha256(int fd, uint64_t cap, char hex[65], uint64_t *bytes, struct tw
             rc = twin_error_set(err, TWIN_ELIMIT, "more bytes than were recorded");
         else if (EVP_DigestUpdate(ctx, chunk, (size_t)n) != 1)
             rc = no_memory(err);
+        else if (copy && tw_write_all(copy->to, chunk, (size_t)n) != 0) {
+            copy->failed = true;
+            rc = twin_error_system(err, "cannot write a copy");
+        }
     }
     if (rc == 0 && EVP_DigestFinal_ex(ctx, digest, NULL) != 1)
         rc = no_memory(err);
@@ -265,6 +295,15 @@ int tw_bag_sha256(int fd, uint64_t cap, char hex[65], uint64_t *bytes, struct tw
     EVP_MD_CTX_free(ctx);
     tw_free(chunk);
     return rc;
+}
+
+int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err)
+{
+    unsigned char digest[32];
+    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
+        return no_memory(err);
+    tw_hex(digest, sizeof digest, hex);
+    return 0;
 }
 
 int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n, struct twin_error *err)

@@ -71,7 +71,7 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
         return tw_unpack_bad(WHERE, "repositories with a path, a bundle and a difference inside the package", err);
     if (!bundle || !is_commit(commit))
         return twin_error_set(err, TWIN_ENOENT, "the package has no bundle of %s: twinrun audit says why", *path ? path : "its code");
-    int fd = tw_unpack_folder(u->code_fd, path);
+    int fd = tw_bag_folder(u->code_fd, path);
     if (fd < 0)
         return twin_error_system(err, "cannot make %s in the code", path);
     close(fd);

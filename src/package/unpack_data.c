@@ -126,7 +126,7 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
     int rc = parent && from && full ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data"), dir = -1;
     const struct twin_bag_fetch *f = rc ? NULL : to_fetch(u, from);
     if (rc == 0)
-        dir = tw_unpack_folder(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
+        dir = tw_bag_folder(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
     if (rc == 0 && dir < 0)
         rc = twin_error_system(err, "cannot make the folder of %s", full);
     else if (rc == 0 && e->kind == TWIN_SNAPSHOT_LINK) {
@@ -177,12 +177,17 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
         return twin_error_set(err, TWIN_ENOENT, "%zu files of the data \"%s\" are not in the package: --fetch downloads them (fetch.txt says from where), or say where you have them with --data %s=DIR", later,
                               name, name);
     char *path = below ? tw_printf("code/%s", below) : tw_printf("data/%s", name);
-    int root = path ? tw_unpack_folder(u->into_fd, path) : -1;
+    int root = path ? tw_bag_folder(u->into_fd, path) : -1;
     *folder = path ? tw_path_join(u->into, path) : NULL;
     int rc = root < 0 ? twin_error_system(err, "cannot make the folder of the data \"%s\"", name) : put_set(u, name, s, root, *folder, err);
     if (root >= 0)
         close(root);
     tw_free(path);
+    /* What is unpacked now lay in the verified copy, too: once is enough. */
+    char *copied = rc ? NULL : tw_printf("%s/data/data/%s", u->dir, name);
+    if (copied)
+        tw_remove_tree(copied, NULL, NULL);
+    tw_free(copied);
     return rc;
 }
 
@@ -191,7 +196,7 @@ static int link_into_code(struct tw_unpack *u, const char *below, const char *fo
 {
     const char *slash = strrchr(below, '/');
     char *parent = slash ? tw_strndup(below, (size_t)(slash - below)) : tw_strdup("");
-    int dir = parent ? tw_unpack_folder(u->code_fd, parent) : -1, rc = 0;
+    int dir = parent ? tw_bag_folder(u->code_fd, parent) : -1, rc = 0;
     if (dir < 0 || symlinkat(folder, dir, slash ? slash + 1 : below) != 0)
         rc = twin_error_system(err, "cannot make the link code/%s to the data", below);
     if (dir >= 0)
