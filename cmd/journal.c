@@ -4,6 +4,7 @@
 #include "json.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ static int read_log(const char *path, tw_journal_line *line, void *user, struct 
         const char *end = memchr(data + at, '\n', bytes - at);
         if (!end)
             break;
-        json_t *j = json_loadb(data + at, (size_t)(end - data) - at, JSON_REJECT_DUPLICATES, NULL);
+        json_t *j = tw_json_load(data + at, (size_t)(end - data) - at, JSON_REJECT_DUPLICATES, NULL);
         rc = j ? line(user, j, err) : TWIN_EFORMAT;
         if (rc == TWIN_EFORMAT)
             twin_error_set(err, TWIN_EFORMAT, "%s: line %zu is not one that twinrun wrote there", path, number);

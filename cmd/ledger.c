@@ -6,6 +6,7 @@
 #include "say.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -306,7 +307,7 @@ static int one_comparison(struct catching *c, const char *dir, const char *name,
 {
     char *path = tw_path_join(dir, name), *text = NULL;
     size_t n = 0;
-    json_t *j = path && tw_read_file(path, COMPARISON_BYTES, &text, &n, NULL) == 0 ? json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *j = path && tw_read_file(path, COMPARISON_BYTES, &text, &n, NULL) == 0 ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
     json_t *list = json_object_get(j, "runs");
     const char *schema = json_string_value(json_object_get(j, "schema")), *id = json_string_value(json_object_get(j, "id"));
     const char **ids = tw_calloc(json_array_size(list) + 1, sizeof *ids);

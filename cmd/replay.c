@@ -10,6 +10,7 @@
 #include "verdict.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,7 +201,7 @@ static size_t compare_checkpoints(const char *expected, const struct twin_run *n
 {
     char *path = tw_path_join(expected, "checkpoints.json"), *text = NULL;
     size_t n = 0, i, differ = 0;
-    json_t *all = path && tw_read_file(path, 64 << 20, &text, &n, NULL) == 0 ? json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL, *c;
+    json_t *all = path && tw_read_file(path, 64 << 20, &text, &n, NULL) == 0 ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL, *c;
     json_array_foreach(all, i, c) {
         const char *name = json_string_value(json_object_get(c, "path")), *content = json_string_value(json_object_get(c, "content")), *word = "missing";
         const struct twin_run_file *f = NULL;

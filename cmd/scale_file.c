@@ -6,6 +6,7 @@
 #include "say.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -256,7 +257,7 @@ static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
 int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const char *name, struct twin_error *err)
 {
     json_error_t where;
-    json_t *j = json_loadb(data, bytes, JSON_REJECT_DUPLICATES, &where);
+    json_t *j = tw_json_load(data, bytes, JSON_REJECT_DUPLICATES, &where);
     const char *schema = json_string_value(json_object_get(j, "schema"));
     int rc = 0;
     const char *bad = j && schema && strcmp(schema, "twinrun.scale/1") == 0 ? study_read(j, s, &rc) : "schema";

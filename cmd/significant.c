@@ -7,6 +7,7 @@
 #include "say.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -69,13 +70,19 @@ static bool amount(const char *s, double *out, bool *percent)
     return end != s && (*percent || *end == '\0') && isfinite(*out) && *out >= 0;
 }
 
+enum { FLOOR_BYTES_MAX = 16 << 20 };
+
 /* --floor FILE: the relative spread in what twinrun spread --json printed. -1: no such file; else 0, or the exit code after a complaint. */
 static int floor_of_file(const char *path, double *relative)
 {
     if (access(path, F_OK) != 0)
         return -1;
-    json_error_t where;
-    json_t *j = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    json_error_t where = {.text = "it cannot be read"};
+    char *text = NULL;
+    size_t n = 0;
+    bool read = tw_read_file(path, FLOOR_BYTES_MAX, &text, &n, NULL) == 0;
+    json_t *j = read ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where) : NULL;
+    tw_free(text);
     const char *schema = json_string_value(json_object_get(j, "schema"));
     const json_t *of_sum = json_object_get(json_object_get(j, "sum"), "floor_relative"), *of_vector = json_object_get(j, "floor_relative_l2"), *found = of_sum ? of_sum : of_vector;
     int rc = 0;

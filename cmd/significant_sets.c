@@ -8,6 +8,7 @@
 #include "scale.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -131,7 +132,7 @@ static int read_text(struct tw_set *s, const char *path, const char *text, struc
 static int read_json(struct tw_set *s, const char *path, const char *text, size_t bytes, struct twin_error *err)
 {
     json_error_t e;
-    json_t *list = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e), *item;
+    json_t *list = tw_json_load(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e), *item;
     size_t i;
     int rc = 0;
     if (!json_is_array(list)) {

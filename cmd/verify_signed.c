@@ -7,6 +7,7 @@
 #include "signed.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -262,7 +263,7 @@ static int compare(struct tw_signed *s, const struct twin_statement *st, const s
 /* Which of the two forms it is. Errors are said by the reader of the form. */
 static bool is_bundle(const char *text, size_t n)
 {
-    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    json_t *o = tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL);
     const bool bundle = o && (json_object_get(o, "mediaType") || json_object_get(o, "dsseEnvelope"));
     json_decref(o);
     return bundle;

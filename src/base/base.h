@@ -121,6 +121,12 @@ char *tw_base64(const void *data, size_t n);
 /* Only what tw_base64 would have written; foreign: also the URL alphabet, and without padding. -> NULL: not such text, or no memory. */
 unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes);
 
+/* ---- what foreign JSON may cost (json_cost.c; src/base/json_load.h reads it) */
+#define TW_JSON_FREE_BYTES ((uint64_t)128 << 20) /* of a tree, whatever its text */
+#define TW_JSON_BYTES_EACH 16                    /* of a tree, for each byte of its text beyond that */
+uint64_t tw_json_cost(const char *text, size_t n); /* bytes of the tree, about, and not less */
+bool tw_json_too_costly(const char *text, size_t n);
+
 /* ---- small TOML files (toml.c): [[NAME]] tables of strings, numbers, lists of strings and inline tables of strings, a line each */
 enum tw_toml_type { TW_TOML_STRING, TW_TOML_NUMBER, TW_TOML_STRINGS, TW_TOML_TABLE };
 struct tw_toml_value {

@@ -2,6 +2,8 @@
 /* Reads a baseline. It comes out of a repository, so out of anybody's hands: every number is checked before it is used. */
 #include "baseline.h"
 
+#include "json_load.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -378,7 +380,7 @@ int twin_baseline_read(const char *text, size_t bytes, const char *path, struct 
     *out = NULL;
     if (bytes > TW_BL_FILE_MAX)
         return twin_error_set(err, TWIN_ELIMIT, "%s has %zu bytes; a baseline has up to %zu", path, bytes, TW_BL_FILE_MAX);
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &e);
+    json_t *root = tw_json_load(text, bytes, JSON_REJECT_DUPLICATES, &e);
     if (!root)
         return bad(&r, "line %d: %s", e.line, e.text);
     r.b = tw_calloc(1, sizeof *r.b);

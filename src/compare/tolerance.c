@@ -6,6 +6,8 @@
  */
 #include "internal.h"
 
+#include "json_load.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -69,7 +71,7 @@ static int set_key(struct tw_tolerance_rule *r, const char *key, const char *tex
 static int read_json(const char *data, size_t bytes, const char *path, struct tw_tolerance *t, struct twin_error *err)
 {
     json_error_t e;
-    json_t *root = json_loadb(data, bytes, JSON_REJECT_DUPLICATES, &e);
+    json_t *root = tw_json_load(data, bytes, JSON_REJECT_DUPLICATES, &e);
     if (!root)
         return twin_error_set(err, TWIN_EFORMAT, "%s: line %d: %s", path, e.line, e.text);
     const json_t *list = json_is_array(root) ? root : json_object_get(root, "tolerance");

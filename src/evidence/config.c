@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <jansson.h>
 #include <openssl/evp.h>
@@ -80,7 +81,7 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
 static json_t *from_json(const char *data, size_t n, const char *name, bool tags, struct twin_error *err)
 {
     json_error_t e;
-    json_t *value = json_loadb(data, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+    json_t *value = tw_json_load(data, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
     if (!value) {
         char *text = tw_printable(e.text, strlen(e.text));
         twin_error_set(err, TWIN_EFORMAT, "%s: line %d: %s", name, e.line, text ? text : "not JSON");

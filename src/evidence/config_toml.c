@@ -18,7 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CPU_SECONDS = 60, REFUSED = 3, TOO_OLD = 4, NO_PYTHON = 127 };
+/* What Python may take: a fixed part for itself, and so much for each byte of the text ("a.a.a" costs its square). */
+#define ADDRESS_FREE_BYTES ((rlim_t)256 << 20)
+enum { ADDRESS_BYTES_EACH = 128, CPU_SECONDS_FREE = 8, BYTES_A_SECOND = 1 << 20 };
+enum { REFUSED = 3, TOO_OLD = 4, NO_PYTHON = 127 };
 
 /* Prints the values as JSON, with our tags for what it cannot say, or why not. */
 static const char program[] =
@@ -47,6 +50,8 @@ static const char program[] =
     "    return v\n"
     "try:\n"
     "    text = json.dumps(settle(tomllib.loads(sys.stdin.buffer.read().decode())))\n"
+    "except MemoryError:\n"
+    "    refuse('it would need too much memory for its size')\n"
     "except RecursionError:\n"
     "    refuse('values nested too deep')\n"
     "except ValueError as e:\n"
@@ -66,14 +71,18 @@ static int unnamed(const char *data, size_t n)
     return fd;
 }
 
-/* How python3 ended, as waitpid says; -1 with errno. */
-static int run(int in, int out)
+/* How python3 ended, as waitpid says; -1 with errno. n: bytes of the text. */
+static int run(int in, int out, size_t n)
 {
     int status, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     pid_t pid = null < 0 ? -1 : fork();
     if (pid == 0) {
-        const struct rlimit cpu = {CPU_SECONDS, CPU_SECONDS};
+        const rlim_t seconds = CPU_SECONDS_FREE + n / BYTES_A_SECOND;
+        const struct rlimit cpu = {seconds, seconds};
+        const rlim_t most = ADDRESS_FREE_BYTES + (rlim_t)ADDRESS_BYTES_EACH * n;
+        const struct rlimit room = {most, most};
         setrlimit(RLIMIT_CPU, &cpu);
+        setrlimit(RLIMIT_AS, &room);
         if (dup2(in, 0) == 0 && dup2(out, 1) == 1 && dup2(null, 2) == 2)
             execlp("python3", "python3", "-I", "-S", "-c", program, (char *)NULL);
         _exit(NO_PYTHON);
@@ -122,7 +131,7 @@ static json_t *judge(int status, const char *text, size_t n, const char *name, s
 
 json_t *tw_config_from_toml(const char *data, size_t n, const char *name, struct twin_error *err)
 {
-    int in = unnamed(data, n), out = unnamed("", 0), status = in >= 0 && out >= 0 ? run(in, out) : -1;
+    int in = unnamed(data, n), out = unnamed("", 0), status = in >= 0 && out >= 0 ? run(in, out, n) : -1;
     size_t bytes = 0;
     char *text = NULL;
     json_t *value = NULL;

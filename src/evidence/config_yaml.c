@@ -14,14 +14,19 @@
 #ifdef TWIN_HAVE_YAML
 #include <yaml.h>
 
-enum { VALUES_MAX = 4000000 }; /* after aliases are followed: a short text can stand for billions */
+/*
+ * A short text can stand for billions of values once its aliases are followed, and a mapping as the key of a mapping as
+ * the key of a mapping doubles its backslashes each time: both are bounded by the length of the text.
+ */
+enum { VALUES_FREE = 500000, VALUES_EACH = 2, KEYS_FREE = 1 << 20, KEYS_EACH = 16 };
 
 struct anchor { char *name; json_t *value; long values; };
 
 struct reader {
     yaml_parser_t parser;
     const char *name;
-    long values;
+    long values, values_most;
+    size_t key_bytes, key_bytes_most; /* of keys that are no text */
     struct anchor *anchor;
     size_t anchors;
     struct twin_error *err;
@@ -169,7 +174,8 @@ static json_t *scalar(struct reader *r, const yaml_event_t *e)
 /* The key as JSON has it: text; other values, which JSON cannot have as keys, by their canonical form behind a tag. */
 static char *key_of(struct reader *r, const yaml_event_t *e, const json_t *v)
 {
-    struct tw_buf b = {0};
+    struct tw_buf b = {.cap = r->key_bytes_most - r->key_bytes + 1};
+    struct twin_error why = TWIN_ERROR_INIT;
     char *key = NULL;
     if (json_is_string(v) && strlen(json_string_value(v)) != json_string_length(v))
         refuse(r, TWIN_EFORMAT, e, "a key with a NUL character");
@@ -177,8 +183,13 @@ static char *key_of(struct reader *r, const yaml_event_t *e, const json_t *v)
         refuse(r, TWIN_EFORMAT, e, "keys that begin with " TW_TAG " are reserved for what JSON has no form for");
     else if (json_is_string(v))
         key = tw_strdup(json_string_value(v));
-    else if (tw_buf_puts(&b, TW_TAG "key:") == 0 && tw_jcs_write(v, &b, r->err) == 0)
+    else if (tw_buf_puts(&b, TW_TAG "key:") == 0 && tw_jcs_write(v, &b, &why) == 0) {
+        r->key_bytes += b.len;
         key = tw_buf_steal(&b);
+    } else if (b.failed == TWIN_ELIMIT)
+        refuse(r, TWIN_ELIMIT, e, "keys that are no text and become too long");
+    else if (!b.failed)
+        twin_error_set(r->err, why.code, "%s", why.message);
     if (!key)
         no_memory(r);
     tw_buf_free(&b);
@@ -303,9 +314,9 @@ static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
     if (tag && strcmp(tag, "!") != 0 && strcmp(tag, is_mapping ? YAML_MAP_TAG : YAML_SEQ_TAG) != 0)
         return refuse(r, TWIN_EFORMAT, e, "a tag that YAML's core schema does not know: its value is up to the program that reads it");
     out = is_mapping ? mapping(r, e, depth) : is_sequence ? sequence(r, depth) : e->type == YAML_ALIAS_EVENT ? follow(r, e) : scalar(r, e);
-    if (out && r->values > VALUES_MAX) {
+    if (out && r->values > r->values_most) {
         json_decref(out);
-        return refuse(r, TWIN_ELIMIT, e, "more than 4 million values once all aliases are followed");
+        return refuse(r, TWIN_ELIMIT, e, "more values than a text of its length may stand for once all aliases are followed");
     }
     if (out && anchor && !name(r, anchor, out, r->values - before)) {
         json_decref(out);
@@ -349,6 +360,8 @@ static bool nothing_follows(struct reader *r)
 json_t *tw_config_from_yaml(const char *data, size_t n, const char *path, struct twin_error *err)
 {
     struct reader r = {.name = path, .err = err};
+    r.values_most = VALUES_FREE + VALUES_EACH * (long)n;
+    r.key_bytes_most = KEYS_FREE + KEYS_EACH * n;
     yaml_event_t e;
     json_t *out = NULL;
     if (!yaml_parser_initialize(&r.parser))

@@ -3,6 +3,7 @@
 #include "layout.h"
 
 #include "base.h"
+#include "json_load.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -161,7 +162,7 @@ static json_t *cached_list(const struct dvc *d, const char *md5, bool text)
     if (path && tw_read_file(path, MOST_BYTES, &data, &n, NULL) == 0 && EVP_Digest(data, n, digest, NULL, EVP_md5(), NULL) == 1) {
         tw_hex(digest, sizeof digest, hex);
         if (strncmp(hex, md5, 32) == 0)
-            out = json_loadb(data, n, JSON_REJECT_DUPLICATES, NULL);
+            out = tw_json_load(data, n, JSON_REJECT_DUPLICATES, NULL);
     }
     tw_free(data);
     tw_free(path);

@@ -2,6 +2,7 @@
 #include "provenance.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <string.h>
 
@@ -15,7 +16,7 @@ int twin_provenance_load(const char *run_dir, struct json_t **out, struct twin_e
     if (!path)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading a run's provenance");
     int rc = tw_read_file(path, CAP, &text, &n, err);
-    json_t *o = rc == 0 ? json_loadb(text, n, JSON_REJECT_DUPLICATES, &where) : NULL;
+    json_t *o = rc == 0 ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where) : NULL;
     const char *schema = json_string_value(json_object_get(o, "schema"));
     if (rc == 0 && !o)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %d, column %d: %s", path, where.line, where.column, where.text);

@@ -30,8 +30,12 @@ struct tw_dcp {
     size_t current;             /* tensor whose chunks may be open */
 };
 
+/* Names are looked for one by one: in the order of the other list one look suffices, in any other it takes the square. */
+#define MAX_LOOKS ((uint64_t)1 << 28)
+
 struct reading {
     struct twin_tensors *f;
+    uint64_t looks;
     struct tw_dcp *d;
     const struct tw_node *names, *places; /* planner_data, storage_data */
     struct twin_error *err;
@@ -72,6 +76,10 @@ static char *name_of(struct reading *r, const struct tw_node *fqn)
 {
     const struct tw_node *path = NULL;
     struct tw_buf b = {.cap = 1 << 20};
+    if (r->names)
+        r->looks += r->names->count / 2;
+    if (r->looks > MAX_LOOKS)
+        return NULL;
     for (uint32_t i = 0; r->names && r->names->kind == TW_DICT && i + 1 < r->names->count && !path; i += 2)
         if (r->names->item[i]->kind == TW_TEXT && r->names->item[i]->count == fqn->count && memcmp(r->names->item[i]->text, fqn->text, fqn->count) == 0)
             path = r->names->item[i + 1];
@@ -164,6 +172,9 @@ static int find_place(struct reading *r, const struct tw_node *fqn, const int64_
     const uint32_t pairs = r->places->count / 2;
     for (uint32_t k = 0; k < pairs; k++) {
         const uint32_t i = (*hint + k) % pairs;
+        if (++r->looks > MAX_LOOKS)
+            return twin_error_set(r->err, TWIN_ELIMIT, "%s: its .metadata lists tensors and places in too different orders",
+                                  tw_tensors_source(r->f)->name);
         if (index_is(r->places->item[2 * i], fqn, from, ndim)) {
             *hint = i + 1;
             return set_place(r, r->places->item[2 * i + 1], c, fqn);
@@ -193,6 +204,9 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     tw_free(name);
     void *grown = tw_reallocarray(d->tensor, d->tensors + 1, sizeof *d->tensor);
     d->tensor = grown ? grown : d->tensor;
+    int over = tw_tensors_charge(r->f, chunks->count * sizeof(struct chunk), 0, r->err);
+    if (over)
+        return over;
     struct boxes b = {.chunk = tw_calloc(chunks->count + 1, sizeof *b.chunk), .count = chunks->count};
     if (!t.name || !t.stored_as || !grown || !b.chunk) {
         tw_free(b.chunk);
@@ -283,6 +297,7 @@ int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct 
         rc = no_memory(&r);
     if (rc == 0 && tw_pread_all(fd, data, n, 0) != (ssize_t)n)
         rc = twin_error_system(err, "%s/.metadata", tw_tensors_source(f)->name);
+    tw_tensors_budget(f, n, TW_PICKLE_BYTES_EACH);
     rc = rc ? rc : tw_pickle_read(&p, data, n, &at, tw_tensors_source(f)->name, &top, err);
     rc = rc ? rc : read_metadata(&r, top);
     if (fd >= 0)

@@ -6,11 +6,15 @@
 #include "internal.h"
 
 #include <fcntl.h>
+#include "json_load.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define MAX_INDEX ((uint64_t)64 << 20) /* bytes of an index: a model of a million tensors */
 
 struct part { const char *path; size_t first, count; };
 
@@ -53,25 +57,41 @@ static int open_file(const struct tw_folder *d, const char *path, bool values, s
 
 /* ---- indexes */
 
-/* Adds the paths of the files that the index at `path` cuts its model into. One that cannot be read as such says nothing. */
-static void read_index(const struct tw_folder *d, const char *path, json_t *parts)
+/* The whole of an index, NUL-terminated; NULL: it cannot be read, or is larger than an index ever is. */
+static char *index_text(const struct tw_folder *d, const char *path, size_t *n)
 {
     uint64_t size;
     int fd = open_regular(d, path, path, &size, NULL);
-    FILE *stream = fd >= 0 && size <= TW_MAX_LIST ? fdopen(fd, "r") : NULL;
-    json_t *index = stream ? json_loadf(stream, JSON_REJECT_DUPLICATES, NULL) : NULL, *file;
+    char *text = fd >= 0 && size <= MAX_INDEX ? tw_malloc((size_t)size + 1) : NULL;
+    ssize_t got = text ? tw_pread_all(fd, text, (size_t)size, 0) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (got < 0) {
+        tw_free(text);
+        return NULL;
+    }
+    text[got] = '\0';
+    *n = (size_t)got;
+    return text;
+}
+
+/* Adds the paths of the files that the index at `path` cuts its model into. One that cannot be read as such says nothing. */
+static void read_index(const struct tw_folder *d, const char *path, json_t *parts)
+{
+    size_t n = 0;
+    char *text = index_text(d, path, &n);
+    json_t *index = text ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL, *file;
     const char *tensor, *slash = strrchr(path, '/');
     json_object_foreach(json_object_get(index, "weight_map"), tensor, file) {
-        char *full = json_is_string(file) ? tw_printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, json_string_value(file)) : NULL;
+        const char *name = json_string_value(file);
+        bool below = name && !tw_path_fault(name, strlen(name), TW_PATH_ANY_NAME);
+        char *full = below ? tw_printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name) : NULL;
         if (full)
             json_object_set_new(parts, full, json_true());
         tw_free(full);
     }
     json_decref(index);
-    if (stream)
-        fclose(stream);
-    else if (fd >= 0)
-        close(fd);
+    tw_free(text);
 }
 
 /* ---- one list of all */

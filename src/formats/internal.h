@@ -13,6 +13,17 @@ enum {
 };
 #define TW_MAX_LIST ((uint64_t)256 << 20) /* bytes of a header, a central directory or a pickle */
 
+/*
+ * What reading may cost: a fixed part, and so much for each byte of what describes the tensors (a header, a pickle, a
+ * directory). docs/security.md states these figures.
+ */
+#define TW_LIST_FREE_BYTES ((uint64_t)64 << 20)
+enum {
+    TW_LIST_BYTES_EACH = 16,    /* of the list, for a byte of a header or of a zip's directory */
+    TW_PICKLE_BYTES_EACH = 128, /* for a byte of a pickle: two of them are a number with a name of its own */
+    TW_UNPACKED_EACH = 64,      /* unpacked bytes held at once, for a packed one */
+};
+
 /* The file: by descriptor, or in memory. */
 struct tw_source {
     int fd; /* -1: in memory */
@@ -54,6 +65,11 @@ int tw_tensors_skip(struct twin_tensors *f, const char *name); /* the first 64 d
 bool tw_tensors_wants_values(const struct twin_tensors *f);
 /* Appends; name and text are copied. */
 int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v, struct twin_error *err);
+
+/* The list of f may grow by TW_LIST_FREE_BYTES and `each` for each of so many bytes; then adding is TWIN_ELIMIT. */
+void tw_tensors_budget(struct twin_tensors *f, uint64_t bytes, uint64_t each);
+/* Counts what an entry takes: a place in a table that grows by doubling, and its texts. */
+int tw_tensors_charge(struct twin_tensors *f, size_t entry, size_t texts, struct twin_error *err);
 
 const struct tw_source *tw_tensors_source(const struct twin_tensors *f);
 

@@ -414,6 +414,8 @@ static int put(struct machine *m, uint64_t i)
         return TWIN_EFORMAT;
     if (i >= MAX_NODES)
         return too_much(m);
+    if (i >= m->bytes) /* Python numbers them one by one, and each has an operation of its own */
+        return fail(m, "a number for what is kept that is too large");
     if (i >= m->memo_room) {
         size_t room = m->memo_room ? m->memo_room : 64;
         while (room <= i)

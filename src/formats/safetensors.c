@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors: a length of 8 bytes, a JSON object, and the tensors' bytes, which the object covers without a gap. */
+/*
+ * safetensors: a length of 8 bytes, a JSON object, and the tensors' bytes, which the object covers without a gap. The
+ * object may have 100 MB: it is cut into its members by their quotes and brackets, and each becomes a tree of its own,
+ * so that never more than one of them is held.
+ */
 #include "internal.h"
+
+#include "json_load.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -8,7 +14,13 @@
 
 #define MAX_HEADER ((uint64_t)100000000) /* the format's own limit */
 
+enum { MEMBER_BYTES = 1 << 16 }; /* of what is said of one tensor */
+
 struct range { uint64_t begin, end; };
+struct ranges {
+    struct range *item;
+    size_t count, room;
+};
 
 static int bad(const struct twin_tensors *f, const char *name, const char *what, struct twin_error *err)
 {
@@ -69,49 +81,199 @@ static int by_begin(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-static int add_metadata(struct twin_tensors *f, json_t *j, struct twin_error *err)
+/* ---- members of an object, one by one */
+
+struct text { const char *at, *end; };
+
+static void skip_blanks(struct text *t)
 {
-    const char *key;
-    json_t *v;
-    int rc = 0;
-    json_object_foreach(j, key, v) {
-        char *name = tw_tensors_wants_values(f) && rc == 0 && json_is_string(v) ? tw_printf("__metadata__/%s", key) : NULL;
-        if (name)
-            rc = tw_tensors_value(f, &(struct twin_tensors_value){.name = name, .kind = TWIN_VALUE_TEXT, .text = json_string_value(v), .text_bytes = json_string_length(v)}, err);
-        tw_free(name);
+    while (t->at < t->end && (*t->at == ' ' || *t->at == '\t' || *t->at == '\n' || *t->at == '\r'))
+        t->at++;
+}
+
+/* Takes one value off the text, by its quotes and brackets only: whoever makes a tree of it sees what is wrong in it. */
+static struct text take_value(struct text *t)
+{
+    struct text value = {t->at, t->at};
+    size_t depth = 0;
+    bool quoted = false;
+    for (; t->at < t->end; t->at++) {
+        char c = *t->at;
+        if (quoted) {
+            if (c == '\\' && t->at + 1 < t->end)
+                t->at++;
+            else if (c == '"')
+                quoted = false;
+            continue;
+        }
+        bool closes = c == '}' || c == ']';
+        if (depth == 0 && (closes || c == ',' || c == ':'))
+            break;
+        quoted = c == '"';
+        depth += c == '{' || c == '[';
+        depth -= closes;
     }
+    value.end = t->at;
+    return value;
+}
+
+static bool take_char(struct text *t, char c)
+{
+    skip_blanks(t);
+    if (t->at == t->end || *t->at != c)
+        return false;
+    t->at++;
+    return true;
+}
+
+typedef int member_visit(void *user, const char *key, struct text value, struct twin_error *err);
+
+/* The text of a member's name as a string of its own, NUL-terminated; NULL: it is none, or no memory. */
+static json_t *name_of(struct text key)
+{
+    size_t n = (size_t)(key.end - key.at);
+    return n <= MEMBER_BYTES ? tw_json_load(key.at, n, JSON_DECODE_ANY, NULL) : NULL;
+}
+
+/* Calls visit for each member of the object that is all of the text. */
+static int each_member(const struct twin_tensors *f, struct text t, member_visit *visit, void *user, struct twin_error *err)
+{
+    if (!take_char(&t, '{'))
+        return bad(f, "", "expected an object", err);
+    bool first = true;
+    while (!take_char(&t, '}')) {
+        if (!first && !take_char(&t, ','))
+            return bad(f, "", "expected a comma or the end of an object", err);
+        first = false;
+        skip_blanks(&t);
+        json_t *name = name_of(take_value(&t));
+        if (!json_is_string(name) || !take_char(&t, ':')) {
+            json_decref(name);
+            return bad(f, "", "expected a name and a colon", err);
+        }
+        skip_blanks(&t);
+        int rc = visit(user, json_string_value(name), take_value(&t), err);
+        json_decref(name);
+        if (rc)
+            return rc;
+    }
+    skip_blanks(&t);
+    return t.at == t.end ? 0 : bad(f, "", "something stands behind its object", err);
+}
+
+static json_t *tree_of(struct text value, json_error_t *why)
+{
+    return tw_json_load(value.at, (size_t)(value.end - value.at), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, why);
+}
+
+/* ---- the header */
+
+struct listing {
+    struct twin_tensors *f;
+    uint64_t data; /* where the tensors' bytes begin */
+    struct ranges ranges;
+    bool metadata; /* was there */
+};
+
+static int take_metadata(void *user, const char *key, struct text value, struct twin_error *err)
+{
+    struct listing *l = user;
+    json_error_t why = {.line = 0};
+    size_t n = (size_t)(value.end - value.at);
+    bool is_text = n > 0 && value.at[0] == '"';
+    if (!is_text && n > MEMBER_BYTES)
+        return bad(l->f, "__metadata__", "expected texts", err);
+    json_t *v = tree_of(value, &why);
+    if (!v)
+        return bad(l->f, "__metadata__", why.text, err);
+    char *name = tw_tensors_wants_values(l->f) && is_text ? tw_printf("__metadata__/%s", key) : NULL;
+    int rc = 0;
+    if (name) {
+        struct twin_tensors_value text = {.name = name, .kind = TWIN_VALUE_TEXT, .text = json_string_value(v), .text_bytes = json_string_length(v)};
+        rc = tw_tensors_value(l->f, &text, err);
+    }
+    tw_free(name);
+    json_decref(v);
     return rc;
 }
 
-static int add_all(struct twin_tensors *f, json_t *header, uint64_t data, struct twin_error *err)
+static int add_range(struct listing *l, struct range r, struct twin_error *err)
 {
-    const char *name;
-    json_t *j;
-    size_t n = 0;
-    struct range *range = tw_calloc(json_object_size(header) + 1, sizeof *range);
-    int rc = range ? 0 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", tw_tensors_source(f)->name);
-    json_object_foreach(header, name, j) {
-        if (rc != 0)
-            break;
-        rc = strcmp(name, "__metadata__") == 0 ? add_metadata(f, j, err) : add_tensor(f, name, j, data, &range[n++], err);
+    struct ranges *all = &l->ranges;
+    if (all->count == all->room) {
+        size_t room = all->room ? 2 * all->room : 64;
+        struct range *grown = tw_reallocarray(all->item, room, sizeof *grown);
+        if (!grown)
+            return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", tw_tensors_source(l->f)->name);
+        all->item = grown;
+        all->room = room;
     }
-    if (rc == 0)
-        qsort(range, n, sizeof *range, by_begin);
-    uint64_t at = 0;
-    for (size_t i = 0; rc == 0 && i < n; at = range[i++].end)
-        if (range[i].begin != at)
-            rc = bad(f, "", "tensors overlap, or leave a gap", err);
-    if (rc == 0 && at != tw_tensors_source(f)->size - data)
-        rc = bad(f, "", "the file is longer or shorter than its tensors", err);
-    tw_free(range);
+    all->item[all->count++] = r;
+    return 0;
+}
+
+static int take_member(void *user, const char *name, struct text value, struct twin_error *err)
+{
+    struct listing *l = user;
+    json_error_t why = {.line = 0};
+    if (strcmp(name, "__metadata__") == 0) {
+        if (l->metadata)
+            return bad(l->f, name, "it is there twice", err);
+        l->metadata = true;
+        bool is_object = value.end > value.at && value.at[0] == '{';
+        return is_object ? each_member(l->f, value, take_metadata, l, err) : bad(l->f, name, "expected an object", err);
+    }
+    if ((size_t)(value.end - value.at) > MEMBER_BYTES)
+        return bad(l->f, name, "expected dtype, shape and data_offsets", err);
+    json_t *tree = tree_of(value, &why);
+    struct range range = {0, 0};
+    int rc = tree ? add_tensor(l->f, name, tree, l->data, &range, err) : bad(l->f, name, why.text, err);
+    rc = rc ? rc : add_range(l, range, err);
+    json_decref(tree);
     return rc;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two members of one name: which of them counts? */
+static int check_names(const struct twin_tensors *f, struct twin_error *err)
+{
+    const size_t tensors = twin_tensors_count(f), n = tensors + twin_tensors_value_count(f);
+    const char **name = tw_calloc(n + 1, sizeof *name);
+    int rc = name ? 0 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", tw_tensors_source(f)->name);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        name[i] = i < tensors ? twin_tensors_at(f, i)->name : twin_tensors_value_at(f, i - tensors)->name;
+    if (rc == 0)
+        qsort(name, n, sizeof *name, by_name);
+    for (size_t i = 1; rc == 0 && i < n; i++)
+        if (strcmp(name[i - 1], name[i]) == 0)
+            rc = bad(f, name[i], "it is there twice", err);
+    tw_free(name);
+    return rc;
+}
+
+/* The tensors' bytes follow each other without a gap, and nothing else is in the file. */
+static int check_ranges(struct listing *l, struct twin_error *err)
+{
+    const struct ranges *all = &l->ranges;
+    uint64_t at = 0;
+    if (all->count)
+        qsort(all->item, all->count, sizeof *all->item, by_begin);
+    for (size_t i = 0; i < all->count; at = all->item[i++].end)
+        if (all->item[i].begin != at)
+            return bad(l->f, "", "tensors overlap, or leave a gap", err);
+    if (at != tw_tensors_source(l->f)->size - l->data)
+        return bad(l->f, "", "the file is longer or shorter than its tensors", err);
+    return 0;
 }
 
 int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);
     unsigned char length[8];
-    json_error_t why;
     int rc = tw_source_read(s, 0, length, 8, err);
     if (rc != 0)
         return rc;
@@ -121,13 +283,13 @@ int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err)
     char *text = tw_malloc(n + 1);
     if (!text)
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its header", s->name);
+    struct listing l = {.f = f, .data = 8 + n};
+    tw_tensors_budget(f, n, TW_LIST_BYTES_EACH);
     rc = tw_source_read(s, 8, text, n, err);
-    json_t *header = rc == 0 ? json_loadb(text, n, JSON_REJECT_DUPLICATES, &why) : NULL;
-    if (rc == 0 && !json_is_object(header))
-        rc = bad(f, "", header ? "expected an object" : why.text, err);
-    if (rc == 0)
-        rc = add_all(f, header, 8 + n, err);
-    json_decref(header);
+    rc = rc ? rc : each_member(f, (struct text){text, text + n}, take_member, &l, err);
+    rc = rc ? rc : check_names(f, err);
+    rc = rc ? rc : check_ranges(&l, err);
+    tw_free(l.ranges.item);
     tw_free(text);
     return rc;
 }

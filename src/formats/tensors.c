@@ -32,6 +32,7 @@ struct twin_tensors {
     struct twin_tensors_value *value;
     size_t values, value_room;
     bool wants_values;
+    uint64_t budget, charged; /* bytes of the list; budget 0: what it is made from was counted already */
     struct tw_dcp *dcp;       /* a folder's: the files behind the list */
     struct tw_folder *folder;
     const char **skipped;
@@ -99,8 +100,25 @@ bool tw_tensors_wants_values(const struct twin_tensors *f)
     return f->wants_values;
 }
 
+void tw_tensors_budget(struct twin_tensors *f, uint64_t bytes, uint64_t each)
+{
+    f->budget = TW_LIST_FREE_BYTES + bytes * each;
+}
+
+int tw_tensors_charge(struct twin_tensors *f, size_t entry, size_t texts, struct twin_error *err)
+{
+    f->charged += 2 * (uint64_t)entry + texts + 2 * sizeof(max_align_t);
+    if (f->budget == 0 || f->charged <= f->budget)
+        return 0;
+    return twin_error_set(err, TWIN_ELIMIT, "%s: the list of what it holds would need more than %llu MiB: too much for its size",
+                          f->source.name, (unsigned long long)(f->budget >> 20));
+}
+
 int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v, struct twin_error *err)
 {
+    int over = tw_tensors_charge(f, sizeof *v, strlen(v->name) + (v->text ? v->text_bytes : 0), err);
+    if (over)
+        return over;
     if (f->values == f->value_room) {
         const size_t room = f->value_room ? 2 * f->value_room : 64;
         struct twin_tensors_value *grown = tw_reallocarray(f->value, room, sizeof *grown);
@@ -225,6 +243,9 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
     uint64_t count, span, size = twin_dtype_size(t->dtype);
     if (t->ndim > TWIN_MAX_NDIM || !measure(t, &count, &span))
         return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s has an impossible shape", f->source.name, t->name);
+    int over = tw_tensors_charge(f, sizeof(struct stored) + 2 * sizeof *f->by_place, strlen(t->name) + 2 * t->ndim * sizeof(int64_t), err);
+    if (over)
+        return over;
     if (f->count == f->room) {
         int rc = grow(f, err);
         if (rc != 0)
@@ -263,6 +284,7 @@ static int list_zip(struct twin_tensors *f, struct twin_error *err)
     int rc = tw_zip_open(&f->source, &z, err);
     if (rc != 0)
         return rc;
+    tw_tensors_budget(f, f->source.size, TW_LIST_BYTES_EACH);
     bool arrays = false;
     for (size_t i = 0; i < z.count; i++) {
         const char *slash = strchr(z.entry[i].name, '/');
@@ -502,6 +524,15 @@ static void swap_bytes(unsigned char *p, uint64_t n, enum twin_dtype dtype)
         }
 }
 
+/* A file that has hardly any of its bytes on the disk: holes cost nothing there, and everything in memory. */
+static bool mostly_holes(const struct tw_source *s, uint64_t span)
+{
+    struct stat st;
+    if (s->fd < 0 || fstat(s->fd, &st) != 0)
+        return false;
+    return span > TW_LIST_FREE_BYTES + TW_UNPACKED_EACH * (uint64_t)st.st_blocks * 512;
+}
+
 /* Elements that lie apart: the span is held in memory. */
 static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
 {
@@ -513,6 +544,12 @@ static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
     if (s->span > MAX_WHOLE)
         return twin_error_set(err, TWIN_ELIMIT, "%s: tensor %s lies in %llu bytes that are not in row-major order; at most %llu are sorted", f->source.name,
                               s->entry.name, (unsigned long long)s->span, (unsigned long long)MAX_WHOLE);
+    if (!s->piece.deflated && mostly_holes(&f->source, s->span))
+        return twin_error_set(err, TWIN_ELIMIT, "%s: tensor %s: %llu bytes would have to be sorted, and the file is nearly all holes",
+                              f->source.name, s->entry.name, (unsigned long long)s->span);
+    if (s->piece.deflated && s->span > TW_LIST_FREE_BYTES + TW_UNPACKED_EACH * s->piece.packed)
+        return twin_error_set(err, TWIN_ELIMIT, "%s: tensor %s: %llu packed bytes become %llu, which would have to be sorted: too many",
+                              f->source.name, s->entry.name, (unsigned long long)s->piece.packed, (unsigned long long)s->span);
     unsigned char *p = tw_malloc(s->span + 1);
     if (!p)
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for tensor %s (%llu bytes)", f->source.name, s->entry.name, (unsigned long long)s->span);

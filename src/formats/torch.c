@@ -11,6 +11,7 @@ enum { MAX_VISITS = 1 << 17 };
 enum { MAX_VISITS = 1 << 22 }; /* a small pickle may name one thing in very many places */
 #endif
 #define MAX_NAMES ((uint64_t)256 << 20)
+#define PICKLE_FREE ((uint64_t)4 << 20) /* bytes that a pickle may have however well it is packed */
 
 /* The storages of the old format stand behind each other; their places are known only once all types are. */
 struct storage {
@@ -318,6 +319,9 @@ static int read_piece(const struct tw_source *s, const struct tw_zip_entry *e, c
         return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: %s cannot be read: %s", s->name, e->name, e->unreadable);
     if (e->piece.bytes > TW_MAX_LIST)
         return twin_error_set(err, TWIN_ELIMIT, "%s: its pickle has more than 256 MiB", s->name);
+    if (e->piece.bytes > PICKLE_FREE + TW_UNPACKED_EACH * e->piece.packed)
+        return twin_error_set(err, TWIN_ELIMIT, "%s: its pickle has %llu bytes, packed into %llu: too many", s->name,
+                              (unsigned long long)e->piece.bytes, (unsigned long long)e->piece.packed);
     *out = tw_malloc(e->piece.bytes + 1);
     if (!*out)
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its pickle", s->name);
@@ -359,8 +363,10 @@ int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pi
     int rc = w.folder && !w.path.failed ? find_order(&w, archive) : no_memory(&w);
     if (rc == 0)
         rc = read_piece(s, e, &data, err);
-    if (rc == 0)
+    if (rc == 0) {
+        tw_tensors_budget(f, e->piece.bytes, TW_PICKLE_BYTES_EACH);
         rc = tw_pickle_read(&p, (const unsigned char *)data, e->piece.bytes, &at, s->name, &top, err);
+    }
     if (rc == 0)
         rc = visit(&w, top, 0);
     tw_pickle_free(&p);
@@ -454,6 +460,7 @@ static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *da
     for (uint32_t i = 0; part[2]->kind == TW_DICT && i + 1 < part[2]->count; i += 2)
         if (tw_node_is(part[2]->item[i], TW_TEXT, "little_endian"))
             w->swap = part[2]->item[i + 1]->kind == TW_TRUTH && !part[2]->item[i + 1]->number;
+    tw_tensors_budget(w->file, at, TW_PICKLE_BYTES_EACH);
     rc = find_storages(w, part[4], part[3], at);
     return rc == 0 ? visit(w, part[3], 0) : rc;
 }

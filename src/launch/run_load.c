@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch.h"
 
+#include "json_load.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
@@ -519,7 +521,7 @@ static int parse(const char *path, json_t **out, struct twin_error *err)
     int rc = tw_read_file(path, RUN_JSON_MAX, &data, &n, err);
     if (rc)
         return rc;
-    *out = json_loadb(data, n, JSON_REJECT_DUPLICATES, &where);
+    *out = tw_json_load(data, n, JSON_REJECT_DUPLICATES, &where);
     tw_free(data);
     /* jansson says nothing at all when its first allocations fail. */
     if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))

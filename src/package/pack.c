@@ -3,6 +3,7 @@
 #include "pack.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ static int load(struct tw_pack *p, struct twin_error *err)
     tw_free(path);
     if (rc)
         return rc;
-    p->run_json = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    p->run_json = tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where);
     tw_free(text);
     if (!json_is_object(p->run_json))
         return twin_error_set(err, TWIN_EFORMAT, "%s/run.json: %s", p->run->dir, where.text);

@@ -7,6 +7,7 @@
 #include "provenance.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -71,7 +72,7 @@ static json_t *origin_of(const struct tw_pack *p, const char *name, const char *
         char *text = NULL, *path = json_string_value(folder) ? tw_printf("%s/%s-%s.dist-info/direct_url.json", json_string_value(folder), name, version) : NULL;
         size_t n = 0;
         if (path && !o && tw_read_file(path, 65536, &text, &n, NULL) == 0)
-            o = json_loadb(text, n, 0, NULL);
+            o = tw_json_load(text, n, 0, NULL);
         tw_free(text);
         tw_free(path);
     }

@@ -2,6 +2,7 @@
 #include "pack.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err)
 int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, struct twin_error *err)
 {
     json_error_t where;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    *out = tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
     if (!*out)

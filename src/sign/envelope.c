@@ -4,6 +4,7 @@
 #include "jcs.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <jansson.h>
 #include <openssl/crypto.h>
@@ -15,7 +16,7 @@ enum { SIGNATURES_MAX = 64, SIGNATURE_BYTES_MAX = 1024, TYPE_BYTES_MAX = 256, KE
 json_t *tw_sign_json(const char *text, size_t n, const char *name, struct twin_error *err)
 {
     json_error_t e;
-    json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    json_t *value = tw_json_load(text, n, JSON_REJECT_DUPLICATES, &e);
     if (!value) {
         char *why = tw_printable(e.text, strlen(e.text));
         twin_error_set(err, TWIN_EFORMAT, "%s: not JSON: line %d: %s", name, e.line, why ? why : "");

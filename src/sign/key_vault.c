@@ -5,6 +5,7 @@
 #include "http.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include <jansson.h>
 #include <openssl/bio.h>
@@ -130,7 +131,7 @@ static int ask(const struct vault *v, const char *url, const char *body, json_t 
     size_t n = 0;
     long status = 0;
     int rc = tw_http(&q, &status, &text, &n, err);
-    json_t *answer = rc == 0 ? json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *answer = rc == 0 ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
     if (rc == 0 && status != 200)
         rc = complain(v, url, status, answer, err);
     else if (rc == 0 && !json_is_object(json_object_get(answer, "data")))
