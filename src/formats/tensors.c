@@ -198,6 +198,12 @@ static bool same_place(const struct stored *a, const struct stored *b)
            (!a->strides || memcmp(a->strides, b->strides, n) == 0);
 }
 
+/* Nothing shares an empty tensor: a million of them, all at one place, would make one long chain in the table. */
+static bool has_place(const struct twin_tensors_entry *e)
+{
+    return e->count > 0 && !e->unreadable;
+}
+
 static int grow(struct twin_tensors *f, struct twin_error *err)
 {
     if (f->count == TW_MAX_TENSORS)
@@ -216,7 +222,7 @@ static int grow(struct twin_tensors *f, struct twin_error *err)
     f->places = 2 * room;
     f->room = room;
     for (size_t i = 0; i < f->count; i++)
-        if (f->tensor[i].entry.alias_of == i) {
+        if (f->tensor[i].entry.alias_of == i && has_place(&f->tensor[i].entry)) {
             size_t at = place_hash(&f->tensor[i]) % f->places;
             while (table[at])
                 at = (at + 1) % f->places;
@@ -225,10 +231,10 @@ static int grow(struct twin_tensors *f, struct twin_error *err)
     return 0;
 }
 
-/* The first entry that shows the same, or the new one's own index, which is noted. Nothing shares an empty tensor. */
+/* The first entry that shows the same, or the new one's own index, which is noted. */
 static size_t find_alias(struct twin_tensors *f, const struct stored *s)
 {
-    if (s->entry.count == 0 || s->entry.unreadable)
+    if (!has_place(&s->entry))
         return f->count;
     size_t at = place_hash(s) % f->places;
     for (; f->by_place[at]; at = (at + 1) % f->places)
