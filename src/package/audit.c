@@ -96,7 +96,7 @@ static void look_set(struct audit *a, const json_t *set, json_t *out)
     struct twin_snapshot s;
     char *text = NULL, *path = snapshot ? tw_printf("data/%s", snapshot) : NULL;
     size_t n = 0, gone = 0;
-    if (!name || !path || !root || !contents || !tw_bag_path_ok(path) || read_verified(a, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
+    if (!name || !path || !root || !contents || !tw_path_ok(path) || read_verified(a, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
         twin_snapshot_parse(text, n, path, &s, &inner) != 0) {
         tw_pk_missing(&a->failed, out, "the snapshot of %s: %s", name ? name : "a data set", inner.code ? inner.message : "not named");
         tw_free(text);

@@ -14,12 +14,9 @@
 #define TW_BAGIT_TXT "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 #define TW_BAG_TAGMANIFEST "tagmanifest-sha256.txt"
 #define TW_BAG_SIGNATURE "signature.dsse.json"
-enum { TW_BAG_ENTRIES = 1 << 20, TW_BAG_DEPTH = 64, TW_BAG_PATH = 4096 };
+enum { TW_BAG_ENTRIES = 1 << 20, TW_BAG_DEPTH = 64 };
 #define TW_BAG_MANIFEST_MAX ((size_t)512 << 20)
 #define TW_BAG_JSON_MAX ((size_t)64 << 20)
-
-/* May such a path stand in a package? Relative, UTF-8, no empty part, ".", "..", control character or '%'. */
-bool tw_bag_path_ok(const char *path);
 
 struct tw_manifest_entry {
     char *path;
@@ -41,9 +38,7 @@ void tw_fetch_free(struct tw_fetch *f);
 /* "Payload-Oxum: BYTES.FILES" of bag-info.txt. */
 int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes, uint64_t *files, struct twin_error *err);
 
-/* A file below an open folder; no part of the path may be a link. A descriptor, or -1 with errno (ELOOP, ENOTDIR: a link). */
-int tw_bag_open(int root, const char *path, int flags);
-/* The same path below another open folder, its parents made; no part of it may be a link. A descriptor, or -1 with errno. */
+/* A folder below an open one, made with its parents; no part of the path may be a link. A descriptor, or -1 with errno. */
 int tw_bag_folder(int root, const char *path);
 /* Where a copy of what is hashed goes; failed: it could not be written (errno says why). */
 struct tw_bag_copy {

@@ -18,7 +18,7 @@ static int no_memory(struct twin_error *err)
 
 static int add(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes, const char *url, struct twin_error *err)
 {
-    if (!tw_bag_path_ok(path))
+    if (!tw_path_ok(path))
         return twin_error_set(err, TWIN_EINVAL, "%s: no package can hold a file of this name", path);
     if (w->count == w->room) {
         size_t room = w->room ? 2 * w->room : 64;
@@ -90,7 +90,7 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
     struct twin_error inner = TWIN_ERROR_INIT;
     uint64_t bytes = 0;
     char hex[65] = "";
-    if (!tw_bag_path_ok(path))
+    if (!tw_path_ok(path))
         return twin_error_set(err, TWIN_EFORMAT, "no package can hold a file of this name");
     int in = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (in < 0 || fstat(in, &st) != 0 || !S_ISREG(st.st_mode)) {

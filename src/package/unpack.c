@@ -60,7 +60,7 @@ int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *
 {
     const char *slash = strrchr(to, '/');
     char *parent = slash ? tw_strndup(to, (size_t)(slash - to)) : tw_strdup("");
-    int in = tw_bag_open(u->root, from, O_RDONLY), dir = parent ? tw_bag_folder(root, parent) : -1, out = -1, rc = 0;
+    int in = tw_open_below(u->root, from, O_RDONLY), dir = parent ? tw_bag_folder(root, parent) : -1, out = -1, rc = 0;
     if (in < 0)
         rc = twin_error_system(err, "cannot read %s of the package", from);
     else if (dir < 0)
@@ -103,9 +103,9 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
     char *out = NULL;
     if (text)
         out = tw_strdup(text);
-    else if (code && (!*code || tw_bag_path_ok(code)))
+    else if (code && (!*code || tw_path_ok(code)))
         out = *code ? tw_path_join(u->code, code) : tw_strdup(u->code);
-    else if (config && tw_bag_path_ok(config) && tw_starts(config, "configuration/"))
+    else if (config && tw_path_ok(config) && tw_starts(config, "configuration/"))
         out = tw_printf("%s/data/%s", u->dir, config);
     else if (program && *program && !strchr(program, '/'))
         out = tw_strdup(tw_starts(program, "python") && u->python ? u->python : program);
@@ -114,7 +114,7 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
         json_t *set;
         size_t i;
         json_array_foreach(json_object_get(u->data_json, "sets"), i, set)
-            if (!out && i < u->out->data_count && below && strcmp(data, tw_pk_text(set, "name")) == 0 && (!*below || tw_bag_path_ok(below)))
+            if (!out && i < u->out->data_count && below && strcmp(data, tw_pk_text(set, "name")) == 0 && (!*below || tw_path_ok(below)))
                 out = *below ? tw_path_join(u->out->data[i].folder, below) : tw_strdup(u->out->data[i].folder);
     }
     if (!out)
@@ -266,7 +266,7 @@ static int put_environ(struct tw_unpack *u, struct twin_error *err)
 static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 {
     const char *folder = tw_pk_text(u->configuration, "folder");
-    if (!folder || (*folder && !tw_bag_path_ok(folder)))
+    if (!folder || (*folder && !tw_path_ok(folder)))
         return tw_unpack_bad("configuration/configuration.json", "a \"folder\" inside the code", err);
     int fd = tw_bag_folder(u->code_fd, folder);
     if (fd < 0)
