@@ -91,8 +91,9 @@ class Clock:
         numbers = [m.span() for m in NUMBER.finditer(text)]
         first_of = NUMBER.match(shown)
         need(first_of, "%s is no number", shown)
-        which = next((i for i, (a, b) in enumerate(numbers) if text[a:b] == first_of[0]), None)
-        need(which is not None, "line %d does not say %s", at, shown)
+        equal = [i for i, (a, b) in enumerate(numbers) if text[a:b] == first_of[0]]
+        need(number(c, "place") < len(equal), "line %d does not say %s", at, shown)
+        which = equal[c["place"]]
         place = numbers[which][0]
         need(text.startswith(shown, place), "line %d does not say %s", at, shown)
         label = _lines.Label(text, place)

@@ -13,8 +13,10 @@ The claims come from a stranger. Nothing of them is executed, sizes are capped, 
 out of a run folder.
 """
 
+import fnmatch
 import json
 import os
+import re
 import sys
 from collections import Counter
 
@@ -221,24 +223,56 @@ class Recheck(Claims, Clock):
 
     def same_ends(self, a, b, i):
         need(not a.failed() and not b.failed(), "a run failed")
-        for stream in ("stdout", "stderr"):
-            if a.json.get(stream, {}).get("sha256") == b.json.get(stream, {}).get("sha256"):
+        one = a.json.get("one_stream"), b.json.get("one_stream")
+        streams = ("stdout", "stderr") if one[0] == one[1] else ("stdout and stderr",)
+        for stream in streams:
+            if a.json.get(stream, {}).get("sha256", 0) == b.json.get(stream, {}).get("sha256", 1):
                 continue
-            left = _lines.unexplained(
-                a.stream(stream),
-                b.stream(stream),
-                _lines.facts(a.json, a.folder),
-                _lines.facts(b.json, b.folder),
-                lambda text, stream=stream: without(text, stream, self.times),
-            )
-            left = [d for d in left if d.numbers]
+            self.same_lines(stream, a, b, i)
+
+    def same_lines(self, stream, a, b, i):
+        """Every line has its counterpart, but those that the user leaves out and those that ran
+        together with others, which have the same letters in both runs."""
+        patterns = {p for c in self.claims for p in Rules(c).ignore}
+        if any(fnmatch.fnmatchcase(name, p) for p in patterns for name in (stream, "output/line/" + stream)):
+            return
+        filters = [re.compile(p[5:]) for p in patterns if p.startswith("line:")]
+
+        def lines(run):
+            texts = run.stream(stream)
+            return [t for t in texts if not any(f.search(t.decode("utf-8", "replace")) for f in filters)]
+
+        x, y = lines(a), lines(b)
+        left = _lines.unexplained(
+            x,
+            y,
+            _lines.facts(a.json, a.folder),
+            _lines.facts(b.json, b.folder),
+            lambda text: without(text, stream, self.times),
+        )
+        for d in left:
             need(
-                not left,
+                not d.numbers,
                 "%s: line %r of run %d has no counterpart, and its numbers are no known noise",
                 stream,
-                left[0].text[:80] if left else b"",
+                d.text[:80],
                 i,
             )
+        text = left[0].text[:80] if left else b""
+        cut = a.stopped() or b.stopped()  # what one run printed behind the end of the other
+        alike = not left or cut or self.ran_together(x, y, a, b)
+        need(alike, "%s: the text of line %r has no counterpart in run %d", stream, text, i)
+
+    @staticmethod
+    def ran_together(a, b, run_a, run_b):
+        """Have both runs the same letters, whatever their lines?"""
+        several = all(len(r.json.get("processes") or []) > 1 for r in (run_a, run_b))
+        letters = []
+        for lines, run in ((a, run_a), (b, run_b)):
+            own = _lines.facts(run.json, run.folder)
+            text = "".join(_lines.masked(line, own) for line in lines)
+            letters.append(Counter(re.sub(r"[\s~]", "", text)))
+        return several and letters[0] == letters[1]
 
     HOW = {
         "verdict": headline,

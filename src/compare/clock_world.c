@@ -272,6 +272,16 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
     return rc;
 }
 
+/* Which of the equal numbers of its line: those of columns before it. */
+static size_t place_among_equal(const struct tw_clock *k, size_t which)
+{
+    const struct column *col = &k->column[which];
+    size_t n = 0;
+    for (size_t i = 0; i < which; i++)
+        n += k->column[i].said == col->said && strtod(k->column[i].text, NULL) == strtod(col->text, NULL);
+    return n;
+}
+
 static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
 {
     const struct tw_clock *k = c->clock;
@@ -279,10 +289,11 @@ static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
     for (size_t i = 0; i < k->count; i++) {
         const struct column *col = &k->column[i];
         if (follows(col))
-            tw_claim_append(&list, json_pack("{s:o,s:o,s:o,s:o}", "stream", tw_claim_text(col->stream),
+            tw_claim_append(&list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "stream", tw_claim_text(col->stream),
                                              "line", tw_claim_count(col->line + 1), "number",
                                              tw_claim_text(col->text), "lines",
-                                             tw_claim_count(col->lines[0])));
+                                             tw_claim_count(col->lines[0]), "place",
+                                             tw_claim_count(place_among_equal(k, i))));
     }
     const char *name[2];
     for (size_t i = 0; i < 2; i++) {

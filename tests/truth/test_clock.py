@@ -49,6 +49,7 @@ TIMES = {
     "unit": 'print("conv1: %.2f ms" % (dt * 1e3))',
     "rate": 'print("cache %.2f lookups/s" % (1 / dt))',
     "two": 'print("conv1: %.2f ms, cache %.2f lookups/s, step 3" % (dt * 1e3, 1 / dt))',
+    "equal": 'print("conv1: %.1f ms, conv2: %.1f ms" % (dt * 1e3, dt * 1e3))',
     "wall": 'print("widget: %.3f s" % (time.time() - t1))',
     "cpu": 'sum(range(1000000)); print("conv1: %.2f ms" % ((time.process_time() - p) * 1e3))',
     "parts": 'print("gadget %dm%02ds" % divmod(6000 * dt, 60))',
