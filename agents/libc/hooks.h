@@ -32,4 +32,8 @@ int64_t tw_clock_now(bool peek);
 int64_t tw_clock_kernel_ns(clockid_t clock); /* the original clock */
 /* getrandom, clock_gettime, gettimeofday and time by number: true and *result when it was answered here. */
 bool tw_clock_by_number(long number, const long a[6], long *result);
+
+/* Before and after a call that may set up a sandbox (ending.c), by the number of the system call. */
+bool tw_sandbox_begins(long number, const long a[6]);
+void tw_sandbox_failed(void);
 #endif
