@@ -129,6 +129,7 @@ struct twin_run {
     char *cwd;                /* the folder in which the job ran: <dir>/work with fresh_dir */
     char *host;
     int64_t start_realtime_ns;
+    int64_t start_monotonic_ns; /* the same moment on CLOCK_MONOTONIC of its machine; 0: not recorded */
     int64_t shown_clock_s;    /* time of day that the job was shown in place of this machine's (factor clock), seconds since 1970; 0: none; -1: a shaken one */
     double wall_s;            /* wall time of the job */
     enum twin_outcome outcome;

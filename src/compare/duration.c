@@ -3,7 +3,8 @@
  * "predicted arrival time: 377 s", printed by a job that took a second, is no time that the job can
  * have measured. A number with a unit of time behind it is noise only when the run had that much
  * time, on all its threads together; longer ones can be results, unless the line speaks of the time
- * to come, or of the machine's.
+ * to come, or of the machine's, or the number is what the machine's clock showed during the run
+ * (Python's time.perf_counter() and time.monotonic() count from the machine's start).
  */
 #include "internal.h"
 
@@ -53,5 +54,6 @@ bool tw_duration_fits(const char *line, size_t at, size_t n, const struct tw_fac
     double longest = f->elapsed * THREADS_AT_ONCE + SLACK_S; /* infinite where the run's own is not known */
     if (unit == 0 || speaks_of_other_times(line))
         return true;
-    return !(strtod(line + at, NULL) * unit > longest);
+    double seconds = strtod(line + at, NULL) * unit;
+    return !(seconds > longest) || tw_facts_has_reading(f, seconds);
 }

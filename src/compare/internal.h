@@ -419,6 +419,7 @@ struct tw_facts {
     struct tw_noise_span span;
     double start, end;     /* seconds since 1970, of the run as the job saw it; end < start: any time of day fits */
     double elapsed;        /* of the run, in seconds; infinite when not known */
+    double clock;          /* CLOCK_MONOTONIC when the run began, in seconds; 0: not known */
     long *id;              /* processes of the run and its launcher, sorted */
     size_t id_count;
     long id_low, id_high;  /* every process and thread that was made during the run has an id between these; 0, 0: not known */
@@ -436,6 +437,7 @@ void tw_facts_free(struct tw_facts *f);
 bool tw_facts_has_id(const struct tw_facts *f, long id);
 bool tw_facts_near_id(const struct tw_facts *f, long id);            /* made during the run */
 bool tw_facts_has_second(const struct tw_facts *f, double seconds);  /* since 1970: near the run */
+bool tw_facts_has_reading(const struct tw_facts *f, double seconds); /* CLOCK_MONOTONIC: during the run */
 bool tw_facts_has_date(const struct tw_facts *f, int year, int month, int day); /* year 0: any of the run's */
 bool tw_facts_has_clock(const struct tw_facts *f, int hour, int minute, double second); /* a time of day, or elapsed */
 

@@ -163,10 +163,13 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
     const char *line = t->line;
     struct token out = {.at = at, .n = 1};
     bool label = false;
-    size_t n = names ? 0 : number_at(line, at), whole;
-    if (n > 0 && tw_grammar_worth(line, at, n, &whole, &label) == TW_NOISE && whole > n) { /* its unit says it all */
+    size_t n = names ? 0 : number_at(line, at), whole = 0;
+    enum tw_worth worth = n > 0 ? tw_grammar_worth(line, at, n, &whole, &label) : TW_RESULT;
+    if (worth != TW_RESULT && whole > n) { /* its unit says it all */
         *by_label = label;
-        return (struct token){at, whole, true, tw_duration_fits(line, at, n, f) ? TW_NOISE : TW_OPEN};
+        if (!tw_duration_fits(line, at, n, f))
+            worth = TW_OPEN;
+        return (struct token){at, whole, true, worth};
     }
     n = tw_shape_at(line, at, f);
     if (n == 0 && !names)
@@ -186,6 +189,8 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
             out.worth = TW_NOISE;
         else if (!names)
             out.worth = tw_grammar_worth(line, at, n, &out.n, &label);
+        if (label && out.worth == TW_NOISE && !tw_duration_fits(line, at, n, f))
+            out.worth = TW_OPEN;
         if (!names && out.worth == TW_RESULT && continues(line, last, *by_label, at)) {
             out.worth = last->worth;
             label = true;

@@ -125,6 +125,7 @@ bool tw_facts_load(const struct twin_run *run, struct tw_facts *out)
     bool shaken = run->shown_clock_s < 0;
     double wall = isfinite(run->wall_s) && run->wall_s > 0 ? run->wall_s : INFINITY;
     *out = (struct tw_facts){.span = tw_noise_span(run), .elapsed = wall, .dir = run->dir, .host = run->host,
+                             .clock = (double)run->start_monotonic_ns / 1e9,
                              .fresh = run->fresh_names, .fresh_count = run->fresh_count};
     out->start = run->shown_clock_s > 0 ? (double)run->shown_clock_s : (double)run->start_realtime_ns / 1e9;
     out->end = shaken ? -1 : out->start + wall;
@@ -151,6 +152,12 @@ bool tw_facts_has_id(const struct tw_facts *f, long id)
 bool tw_facts_near_id(const struct tw_facts *f, long id)
 {
     return tw_facts_has_id(f, id) || (f->id_high > 0 && id >= f->id_low && id <= f->id_high);
+}
+
+bool tw_facts_has_reading(const struct tw_facts *f, double seconds)
+{
+    return f->clock > 0 && seconds >= f->clock - CLOCK_SLACK_S &&
+           seconds <= f->clock + f->elapsed + CLOCK_SLACK_S;
 }
 
 bool tw_facts_has_second(const struct tw_facts *f, double seconds)

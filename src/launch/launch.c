@@ -94,6 +94,7 @@ static int make_run_folder(struct launch *l)
     if (twin_home_make(l->home, NULL) != 0 || tw_mkdirs(runs, NULL) != 0)
         rc = refuse_home(l, runs);
     run->start_realtime_ns = tw_realtime_ns();
+    run->start_monotonic_ns = (int64_t)tw_monotonic_ns();
     tw_utc_stamp(run->start_realtime_ns, stamp);
     label_part(l->o->label, label);
     for (int attempt = 0; rc == 0 && !run->dir; attempt++) {

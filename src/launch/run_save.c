@@ -243,6 +243,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, o, "machine", machine(b));
     put(b, o, "launcher", launcher(b));
     put(b, o, "start_realtime_ns", json_integer(run->start_realtime_ns));
+    put(b, o, "start_monotonic_ns", json_integer(run->start_monotonic_ns));
     put(b, o, "level", tw_json_bytes(twin_level_name(run->level)));
     put(b, o, "window", json_pack("[I,I]", (json_int_t)x->o->window_first, (json_int_t)x->o->window_last));
     put(b, o, "max_steps", json_integer(run->max_steps));

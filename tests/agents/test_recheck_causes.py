@@ -39,9 +39,12 @@ ARMS = """
 def searched(twinrun, script, home):
     """searched(job, *options): the claims of a search that isolates something."""
 
-    def call(text, *options, command=("--", "python3", "job.py")):
+    def call(text, *options, command=("--", "python3", "job.py"), tries=1):
         script("job.py", text)
         done = twinrun("isolate", "-q", *options, *command)
+        while done.rc == 3 and tries > 1:
+            done = twinrun("isolate", "-q", *options, *command)
+            tries -= 1
         assert done.rc == 1, done
         newest = max((home / "searches").glob("2*"))
         return json.loads((newest / "verdict.json").read_text())
@@ -169,7 +172,8 @@ def test_two_causes(searched, tmp_path):
 
 def test_runs_that_form_classes(searched, tmp_path):
     """Runs with two possible results: those that agree among themselves and not with the first are a class of their own."""
-    v = searched(SOMETIMES, "--pin", "entropy,hash-seed")
+    # one search in 40 is right to say that the coin seems to have stopped: it isolates nothing, so it claims nothing
+    v = searched(SOMETIMES, "--pin", "entropy,hash-seed", tries=6)
     assert refuted(v, tmp_path) == []
     runs = claim(v, "confirmation")["worlds"][1]["runs"]
     assert any(not r["diverged"] for r in runs)

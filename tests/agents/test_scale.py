@@ -8,7 +8,7 @@ import pytest
 from conftest import FULL
 
 DDP = """
-    import os, torch, torch.distributed as dist
+    import os, time, torch, torch.distributed as dist
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo")
@@ -21,7 +21,7 @@ DDP = """
         optimizer.zero_grad()
         model(share).pow(2).mean().backward()
         optimizer.step()
-    del model, optimizer
+    time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
     dist.destroy_process_group()
 """
 T_975 = {1: 12.706204736432095, 2: 4.302652729911275}  # Student's quantile by degrees of freedom

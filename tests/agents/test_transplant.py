@@ -227,7 +227,7 @@ def test_too_much_is_refused_before_it_is_recorded(twinrun, script, python, home
 @pytest.mark.skipif(not FULL, reason="two ranks, three runs: with --full")
 def test_every_rank_takes_its_own_values(twinrun, script, python, home):
     script("job.py", NET + """
-        import torch.distributed as dist
+        import time, torch.distributed as dist
         dist.init_process_group("gloo")
         rank = dist.get_rank()
         model = torch.nn.parallel.DistributedDataParallel(net)
@@ -241,6 +241,7 @@ def test_every_rank_takes_its_own_values(twinrun, script, python, home):
             opt.step()
             opt.zero_grad()
         open("out%d.%s" % (rank, os.environ["TWINRUN_TRANSPLANT"].split(":")[0]), "w").write(digest(torch.get_rng_state(), net.norm.running_mean))
+        time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
         dist.destroy_process_group()
         """.replace("\n        ", "\n"))
     torchrun = Path(python).parent / "torchrun"

@@ -166,6 +166,27 @@ static void skeletons(void **state)
 }
 
 /* Any bytes: no crash, no hang, and what has no digit at all and no path stays as it is. */
+static bool is_noise(const char *a, const char *b, const struct tw_facts *f)
+{
+    bool open = false;
+    return tw_noise_equal(a, strlen(a), f, b, strlen(b), f, &open);
+}
+
+/* A time is noise when the run of two hours, on all its threads, can have had it, or its clock shown it. */
+static void durations(void **state)
+{
+    (void)state;
+    struct tw_facts known = when;
+    known.clock = 1e6;
+    assert_true(is_noise("took 377 s", "took 412 s", &when));
+    assert_false(is_noise("took 130 h", "took 2 h", &when));
+    assert_false(is_noise("took 900000 s", "took 912345 s", &when));
+    assert_false(is_noise("took 1000100.5 s", "took 1006000.25 s", &when));
+    assert_true(is_noise("took 1000100.5 s", "took 1006000.25 s", &known));
+    assert_false(is_noise("took 1000100.5 s", "took 1008000.25 s", &known)); /* after the run's end */
+    assert_false(is_noise("took 1000100.5 s", "took 999000.25 s", &known));  /* before its start */
+}
+
 static void any_bytes(void **state)
 {
     (void)state;
@@ -219,7 +240,8 @@ static void ulp(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(noise), cmocka_unit_test(meaning), cmocka_unit_test(spans), cmocka_unit_test(skeletons), cmocka_unit_test(any_bytes), cmocka_unit_test(ulp),
+        cmocka_unit_test(noise), cmocka_unit_test(meaning), cmocka_unit_test(spans), cmocka_unit_test(skeletons), cmocka_unit_test(durations),
+        cmocka_unit_test(any_bytes), cmocka_unit_test(ulp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

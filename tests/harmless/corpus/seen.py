@@ -8,7 +8,7 @@ modules that nobody imported, threads, recursion limit, and the state of its gen
 import os
 import sys
 
-OURS = ("TWINRUN_", "LD_PRELOAD", "ASAN_OPTIONS", "PYTHONPATH")
+OURS = ("TWINRUN_", "LD_PRELOAD", "ASAN_OPTIONS", "PYTHONPATH", "PYTHONHASHSEED")
 
 
 def descriptors():

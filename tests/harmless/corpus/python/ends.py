@@ -27,7 +27,6 @@ class Failing:
 class Noisy:
     def __del__(self):
         print("collected")
-        raise ValueError("in __del__")
 
 
 if how == "code":

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Children in each way that subprocess and os have, and what they inherit."""
-import gc
 import os
 import subprocess
 import sys
@@ -15,9 +14,9 @@ with open("kept", "w") as kept:
     print(subprocess.run(child + ["passed"], pass_fds=[kept.fileno()], stdin=subprocess.PIPE).returncode, flush=True)
 print(subprocess.run("echo $0; exit 4", shell=True, start_new_session=True).returncode, flush=True)
 print(subprocess.run(child + ["bare"], env={"PATH": os.environ["PATH"]}).returncode, flush=True)
-print(os.system("exit 6") >> 8, os.popen("echo popen").read().strip(), flush=True)
+with os.popen("echo popen") as opened:
+    print(os.system("exit 6") >> 8, opened.read().strip(), flush=True)
 print(os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn("/bin/sh", ["sh", "-c", "kill -9 $$"], os.environ), 0)[1]))
-gc.collect()  # a pipe whose owner is in a cycle is closed by the collector, in its time
 pid = os.fork()
 if not pid:
     seen.look("forked")
