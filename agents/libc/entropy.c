@@ -136,6 +136,7 @@ unsigned GETVAL(void *device)
 /* As libc's: up to six arguments, of which those that were not given are read and not used. */
 long syscall(long number, ...)
 {
+    struct timespec until;
     long a[6], result;
     va_list ap;
     va_start(ap, number);
@@ -146,6 +147,8 @@ long syscall(long number, ...)
         size_t n = (size_t)a[1] < GETRANDOM_MAX ? (size_t)a[1] : GETRANDOM_MAX;
         if (!((unsigned)a[2] & ~GETRANDOM_FLAGS) && answered("syscall(getrandom)", (void *)a[0], n))
             return (long)n;
+    } else if (number == SYS_futex && tw_clock_futex(a, &until)) {
+        a[3] = (long)&until;
     } else if (tw_clock_by_number(number, a, &result)) {
         return result;
     }
