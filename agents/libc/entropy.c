@@ -153,7 +153,11 @@ long syscall(long number, ...)
         return result;
     }
     syscall_fn *real = real_syscall();
-    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    bool confined = tw_sandbox_begins(number, a);
+    result = real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (confined && result != 0)
+        tw_sandbox_failed();
+    return result;
 }
 
 void tw_entropy_resolve(void)

@@ -43,4 +43,8 @@ bool tw_clock_futex(const long a[6], struct timespec *out); /* true: out is its 
 
 /* getrandom, clock_gettime, gettimeofday and time by number: true and *result when it was answered here. */
 bool tw_clock_by_number(long number, const long a[6], long *result);
+
+/* Before and after a call that may set up a sandbox (ending.c), by the number of the system call. */
+bool tw_sandbox_begins(long number, const long a[6]);
+void tw_sandbox_failed(void);
 #endif
