@@ -202,7 +202,7 @@ void tw_check_show_tail(const struct twin_run *r)
         for (const char *line = data + from; line < data + bytes;) {
             size_t n = strcspn(line, "\n");
             char *safe = tw_printable(line, n);
-            fprintf(stderr, "  | %s\n", safe ? safe : "");
+            tw_put_to(stderr, "  | %s\n", safe ? safe : "");
             tw_free(safe);
             line += n + 1;
         }

@@ -8,6 +8,7 @@
 #include "areas.h"
 
 #include "base.h"
+#include "say.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -111,12 +112,12 @@ json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
 
 void tw_checklist_print(const char *name, const json_t *list)
 {
-    printf("\n%s checklist, as far as the evidence goes (\"yours\": the author has to say it)\n", name);
+    tw_put("\n%s checklist, as far as the evidence goes (\"yours\": the author has to say it)\n", name);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *x = json_array_get(list, i);
         const char *why = json_string_value(json_object_get(x, "because"));
-        printf("  %-5s  %s\n", json_string_value(json_object_get(x, "answer")), json_string_value(json_object_get(x, "item")));
+        tw_put("  %-5s  %s\n", json_string_value(json_object_get(x, "answer")), json_string_value(json_object_get(x, "item")));
         if (why && *why)
-            printf("         %s\n", why);
+            tw_put("         %s\n", why);
     }
 }
