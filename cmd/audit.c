@@ -103,7 +103,7 @@ static int audit_one(const struct audit_args *a, struct target *t)
         return audit_run(a, t);
     if (twin_package_is(t->given)) {
         t->kind = "package";
-        int rc = tw_package_open(t->given, NULL, 0, &t->verdict);
+        int rc = tw_package_open(t->given, NULL, 0, NULL, &t->verdict);
         if (rc >= 0)
             return rc;
         snprintf(t->name, sizeof t->name, "%s", t->verdict.tagmanifest);

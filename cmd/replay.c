@@ -73,18 +73,24 @@ static void progress(void *user, const char *what)
     tw_free(safe);
 }
 
-/* -1, or the exit code of a package that is not to be run. */
-static int open_package(const struct replay_args *a, const char *dir, struct twin_bag_verdict *v)
+/*
+ * Verifies the package into a private copy in INTO, from which everything is used afterwards. -1, or the exit code of
+ * a package that is not to be run.
+ */
+static int open_package(const struct replay_args *a, const char *dir, const char *into, char **copy,
+                        struct twin_bag_verdict *v)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_trust *trust = NULL;
     struct tw_verify_args keys = {.keys = a->keys, .trust = a->trust};
     int64_t at_ns = tw_realtime_ns();
-    if (!twin_package_is(dir))
-        return tw_bad_use("replay", "%s: expected a package (twinrun pack makes one)", dir);
     if ((a->keys.count || a->trust) && tw_signed_trust(&keys, &trust, &at_ns, &err) != 0)
         return tw_trouble(&err, "nothing was run");
-    int rc = tw_package_open(dir, trust, at_ns, v);
+    if (twin_replay_place(into, trust != NULL, copy, &err) != 0) {
+        twin_trust_free(trust);
+        return tw_trouble(&err, "replay: nothing was run");
+    }
+    int rc = tw_package_open(dir, trust, at_ns, *copy, v);
     twin_trust_free(trust);
     if (rc >= 0 || v->findings == 0)
         return rc;
@@ -92,7 +98,6 @@ static int open_package(const struct replay_args *a, const char *dir, struct twi
     tw_package_print(dir, v);
     tw_stdout_restore();
     tw_say("replay: the package is not what it was when it was made: nothing was run");
-    twin_bag_verdict_free(v);
     return TW_EXIT_DIFFER;
 }
 
@@ -322,44 +327,64 @@ static int judge(const struct replay_args *a, const struct twin_unpacked *u, con
     return code;
 }
 
-static int replay(const struct replay_args *a, const char *dir, const struct twin_bag_verdict *verdict)
+/* Unpacks the verified copy, runs it and judges what came out. *started: the job may have run. */
+static int run_copy(const struct replay_args *a, const char *copy, const struct twin_bag_verdict *verdict,
+                    const char *into, bool *started)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_unpacked u;
     struct twin_run *now = NULL;
-    char *into = into_of(a, dir), *whole = into ? tw_path_absolute(into, &err) : NULL;
-    struct twin_unpack_options o = {.into = whole, .data = a->data.items, .fetch = a->fetch, .python = a->python, .build = strcmp(a->environment, "build") == 0, .pip = a->pip.items, .progress = progress};
+    struct twin_unpack_options o = {.into = into,
+                                    .data = a->data.items,
+                                    .fetch = a->fetch,
+                                    .python = a->python,
+                                    .build = strcmp(a->environment, "build") == 0,
+                                    .pip = a->pip.items,
+                                    .progress = progress};
+    int rc = twin_unpack(copy, verdict, &o, &u, &err);
+    tw_progress_clear();
+    if (rc)
+        return tw_trouble(&err, "replay: nothing was run");
+    rc = say_differences(a, u.differences);
+    *started = rc < 0;
+    if (rc < 0)
+        rc = launch(a, &u, into, &now);
+    if (rc < 0 && now->outcome == TWIN_RUN_NOT_STARTED)
+        rc = tw_bad_use("replay", "%s", now->message);
+    else if (rc < 0 && now->outcome == TWIN_RUN_INTERRUPTED)
+        rc = TW_EXIT_INTERRUPTED;
+    if (rc < 0) {
+        if (!a->quiet)
+            tw_say("replayed in %s", into);
+        rc = judge(a, &u, now);
+    }
+    twin_run_free(now);
+    twin_unpacked_free(&u);
+    return rc;
+}
+
+static int replay(const struct replay_args *a, const char *dir)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_bag_verdict verdict = {0};
+    char *into = into_of(a, dir), *whole = into ? tw_path_absolute(into, &err) : NULL, *copy = NULL;
     int rc = !whole ? tw_bad_use("replay", "out of memory") : -1;
     /* Paths in options are relative to where we are now. */
     char *tolerance = a->tolerance ? tw_path_absolute(a->tolerance, &err) : NULL;
     struct replay_args b = *a;
     struct stat st;
-    bool ours = whole && lstat(whole, &st) != 0, started = false; /* a folder that we made and did not run in goes away again */
+    /* A folder that we made and did not run in goes away again; of one that was there, what we put into it. */
+    bool ours = whole && lstat(whole, &st) != 0, started = false;
     b.tolerance = tolerance;
-    if (rc < 0 && twin_unpack(dir, verdict, &o, &u, &err) != 0) {
-        tw_progress_clear();
-        rc = tw_trouble(&err, "replay: nothing was run");
-    } else if (rc < 0) {
-        tw_progress_clear();
-        rc = say_differences(a, u.differences);
-        started = rc < 0;
-        if (rc < 0)
-            rc = launch(a, &u, whole, &now);
-        if (rc < 0 && now->outcome == TWIN_RUN_NOT_STARTED)
-            rc = tw_bad_use("replay", "%s", now->message);
-        else if (rc < 0 && now->outcome == TWIN_RUN_INTERRUPTED)
-            rc = TW_EXIT_INTERRUPTED;
-        if (rc < 0) {
-            if (!a->quiet)
-                tw_say("replayed in %s", whole);
-            rc = judge(&b, &u, now);
-        }
-        twin_run_free(now);
-        twin_unpacked_free(&u);
-    }
-    if (ours && !started && lstat(whole, &st) == 0)
-        tw_remove_tree(whole, NULL, NULL);
+    if (rc < 0)
+        rc = open_package(a, dir, whole, &copy, &verdict);
+    if (rc < 0)
+        rc = run_copy(&b, copy, &verdict, whole, &started);
+    if (!started && copy && lstat(copy, &st) == 0)
+        tw_remove_tree(ours ? whole : copy, NULL, NULL);
+    twin_bag_verdict_free(&verdict);
     tw_free(tolerance);
+    tw_free(copy);
     tw_free(whole);
     tw_free(into);
     return rc;
@@ -369,7 +394,6 @@ static int run(int argc, char **argv)
 {
     struct replay_args a = {0};
     struct tw_operands given;
-    struct twin_bag_verdict verdict;
     int rc = tw_options_parse(&tw_command_replay, argc, argv, &a, &given);
     if (rc >= 0)
         return rc;
@@ -378,18 +402,17 @@ static int run(int argc, char **argv)
     if (strcmp(a.environment, "check") != 0 && strcmp(a.environment, "build") != 0 && strcmp(a.environment, "here") != 0)
         return tw_bad_use("replay", "--environment: expected check, build or here, found \"%s\"", a.environment);
     tw_progress_setup(a.quiet);
-    if ((rc = open_package(&a, given.items[0], &verdict)) >= 0)
-        return rc;
-    rc = replay(&a, given.items[0], &verdict);
-    twin_bag_verdict_free(&verdict);
-    return rc;
+    if (!twin_package_is(given.items[0]))
+        return tw_bad_use("replay", "%s: expected a package (twinrun pack makes one)", given.items[0]);
+    return replay(&a, given.items[0]);
 }
 
 const struct tw_command tw_command_replay = {
     "replay",
     "run a package again in a fresh folder and say whether the same came out",
     synopsis,
-    "Verifies the package first; nothing of it is started before. Then, in a new folder: the code from the git bundle at its commit with the recorded changes, the data (from the package, "
+    "Verifies the package first; nothing of it is started before. What was verified is copied into the new folder "
+    "(verified/, mode 0700) and used from there: what happens to PACKAGE meanwhile changes nothing. Then, in that folder: the code from the git bundle at its commit with the recorded changes, the data (from the package, "
     "from DIR, or downloaded with --fetch), held against their snapshot, the environment, held against the lock list or built from it. The command runs there with the recorded "
     "variables, is recorded as the first run was, and compared with it: the verdict of twinrun check.\n\n"
     "This runs somebody's program with your rights. Verification says that it is the program that was packed, not that it is harmless.",

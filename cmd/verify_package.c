@@ -34,10 +34,11 @@ static void progress(void *user, uint64_t bytes, uint64_t all)
     tw_progress_line(line);
 }
 
-int tw_package_open(const char *dir, struct twin_trust *trust, int64_t at_ns, struct twin_bag_verdict *out)
+int tw_package_open(const char *dir, struct twin_trust *trust, int64_t at_ns, const char *copy,
+                    struct twin_bag_verdict *out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_bag_options o = {.trust = trust, .at_ns = at_ns, .progress = progress};
+    struct twin_bag_options o = {.trust = trust, .at_ns = at_ns, .progress = progress, .copy = copy};
     int rc = twin_package_verify(dir, &o, out, &err);
     tw_progress_clear();
     return rc ? tw_trouble(&err, "nothing was verified") : -1;
@@ -93,7 +94,7 @@ static int verify(char *const *operands, size_t count, const struct tw_verify_ar
     (void)count;
     if ((a->keys.count || a->trust) && tw_signed_trust(a, &trust, &at_ns, &err) != 0)
         return tw_trouble(&err, "nothing was verified");
-    int rc = tw_package_open(operands[0], trust, at_ns, &v);
+    int rc = tw_package_open(operands[0], trust, at_ns, NULL, &v);
     twin_trust_free(trust);
     if (rc >= 0)
         return rc;

@@ -19,6 +19,7 @@ struct json_t; /* jansson's */
 struct twin_run;
 struct twin_trust;
 struct twin_trust_verdict;
+struct tw_manifest;
 
 /* The five things that an auditor asks for. */
 enum twin_area { TWIN_AREA_CODE, TWIN_AREA_DATA, TWIN_AREA_ENVIRONMENT, TWIN_AREA_CONFIGURATION, TWIN_AREA_SEEDS, TWIN_AREAS };
@@ -78,6 +79,7 @@ struct twin_bag_verdict {
     struct twin_bag_fetch { char *url, *path; uint64_t bytes; char sha256[65]; } *fetch; size_t fetches; /* listed, not here */
     bool is_signed;                /* there is an envelope */
     struct twin_trust_verdict *trust; /* NULL: nobody was named to be trusted, or no envelope */
+    struct tw_manifest *payload;   /* what each file was found to be; src/package reads files again only by its digests */
 };
 
 struct twin_bag_options {
@@ -85,6 +87,12 @@ struct twin_bag_options {
     int64_t at_ns;
     void (*progress)(void *user, uint64_t bytes, uint64_t all); /* may be NULL */
     void *user;
+    /*
+     * An empty folder that nobody else can write to (twin_replay_place makes one); NULL: none. It gets the very bytes
+     * that were verified, each read once, until the first finding. Whoever then uses the package uses this copy: at
+     * the package's own place there may lie something else by now.
+     */
+    const char *copy;
 };
 
 /* Is this folder a package? By its bagit.txt and data/package.json; says nothing about what they hold. */
@@ -125,7 +133,13 @@ struct twin_unpacked {
 };
 
 /*
- * Code (cloned from the bundle, differences applied, digests checked), data (verified), environment. TWIN_EFORMAT: the package says something that
+ * Makes the folder of a replay (mode 0700, new or empty) and in it one for the verified copy of the package:
+ * *copy (tw_free). strict, for a package that must be signed: TWIN_EIO also when others could put something else in
+ * its place (a folder above it that somebody else may write to and that is not sticky).
+ */
+int twin_replay_place(const char *into, bool strict, char **copy, struct twin_error *err);
+/*
+ * Of the verified copy in twin_replay_place's folder. Code (cloned from the bundle, differences applied, digests checked), data (verified), environment. TWIN_EFORMAT: the package says something that
  * cannot be; TWIN_EIO, TWIN_ENOENT (data that are not there, no such Python), TWIN_EUNSUPPORTED (a program that is needed is missing), TWIN_ENOMEM.
  */
 int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict, const struct twin_unpack_options *o, struct twin_unpacked *out, struct twin_error *err);

@@ -11,6 +11,7 @@ import re
 from collections import Counter, namedtuple
 
 from ._facts import NUMBER, Facts
+from ._own_time import CELL, rate_of_run, thing_of_machine, time_of_run
 
 # a line without counterpart, and whether the other run says the same with other numbers
 Left = namedtuple("Left", "text numbers")
@@ -104,7 +105,8 @@ class Label:
 
     def __init__(self, line, at):
         text = line[:at].rstrip(" \t:='\"(>~[")
-        self.unit, self.rate, self.parts = "", False, []
+        self.unit, self.rate, self.rate_of, self.parts = "", False, "", []
+        self.measured = False  # the nearest word is a number itself: "Time 1.2s (1.3s)"
         bracket = re.search(r" *\(([^()]*)\)$", text)
         if bracket:
             self.unit, text = bracket[1], text[: bracket.start()]
@@ -113,7 +115,9 @@ class Label:
         for word in reversed(named[0].split() if named else []):
             if not re.search("[A-Za-z]", word) or NUMBER.fullmatch(word):
                 break
-            self.take(word.lstrip("-/."))
+            word = word.lstrip("-/.")
+            self.measured |= not self.parts and word[:1].isdigit()
+            self.take(word)
 
     def take(self, word):
         if "/" in word:
@@ -122,6 +126,7 @@ class Label:
             below = re.match("[A-Za-z]*", lower)[0].lower()
             self.rate |= below in SECONDS and before not in MOTION
             self.rate |= before in TIMES and below != "s"
+            self.rate_of = before + "/" + below
         self.parts += [p.lower() for p in reversed(HUMPS.findall(word)) if len(p) < 24]
 
     def head(self):
@@ -133,11 +138,11 @@ class Label:
         return parts[0] if parts else ""
 
     def per_second(self):
-        return any(
-            p == "per" and self.parts[i - 1] in SECONDS and after not in MOTION
-            for i, (p, after) in enumerate(zip(self.parts, self.parts[1:]))
-            if i > 0
-        )
+        """The thing of "samples_per_second"; None where the label is no such name."""
+        for i, (p, after) in enumerate(zip(self.parts, self.parts[1:])):
+            if i > 0 and p == "per" and self.parts[i - 1] in SECONDS and after not in MOTION:
+                return after
+        return None
 
     def memory(self):
         return bool(MEMORY & set(self.parts))
@@ -158,14 +163,18 @@ def named_noise(line, at, label):
     kind = unit_kind(label.unit, "", True) if is_unit else None
     if not label.parts:
         return False
-    if kind == "rate" or (kind == "time" and (unit not in DOUBTFUL or head in TIME_HEADS)):
-        return True
+    if kind == "rate":
+        return rate_of_run(label, label.unit)
+    if kind == "time" and (unit not in DOUBTFUL or head in TIME_HEADS):
+        return time_of_run(line, at, label, unit)
     if kind == "size":
         return label.memory()
-    if label.rate or label.per_second():
-        return True
+    if label.per_second():
+        return thing_of_machine(label.per_second())
+    if label.rate:
+        return rate_of_run(label, label.rate_of)
     if head in TIME_HEADS:
-        return not SIMULATED.search(line)
+        return not SIMULATED.search(line) and time_of_run(line, at, label, "")
     if head in RATE_HEADS or head in MEMORY_HEADS or head == "port":
         return True
     if head in ("utilization", "util") and {"gpu", "cpu"} & set(label.parts):
@@ -175,6 +184,14 @@ def named_noise(line, at, label):
     if head == "ups" and has_word(line, "wps"):  # updates, beside words, per second
         return True
     return label.parts == ["data"] and has_word(line, "time")
+
+
+def named_in_cell(line, at, label):
+    """A table's cell has its name in the cell before: "| period | 0.5 s |"."""
+    if label.parts:
+        return label
+    before = CELL.sub("", line[:at])
+    return Label(before, len(before)) if before else label
 
 
 def counts_things(line, m, head):
@@ -203,11 +220,12 @@ def speeds(line, taken):
         start, end = m.span()
         whole = IN_PARTS.match(line, start)
         kind, stop = unit_behind(line, end)
+        label = Label(line, start)
         if whole:
-            yield start, whole.end()
+            if time_of_run(line, start, named_in_cell(line, start, label), ""):
+                yield start, whole.end()
             at, last = whole.end(), None
             continue
-        label = Label(line, start)
         things = counts_things(line, m, label.head())
         by_label = not things and named_noise(line, start, label)
         more = last is not None and WITH_MORE.fullmatch(line, last, start)
@@ -215,7 +233,13 @@ def speeds(line, taken):
             more = re.search(r"[(\[][-+0-9., ]*$|, [-+0-9.]+$", line[:last])
         at, last = end, None
         if kind in ("time", "rate"):
-            yield start, stop
+            unit = line[end:stop].strip(" -()")
+            if kind == "rate":
+                own = rate_of_run(label, unit)
+            else:
+                own = time_of_run(line, start, named_in_cell(line, start, label), unit)
+            if own:
+                yield start, stop
             at = stop
         elif kind == "size":
             at = stop

@@ -93,6 +93,26 @@ void tw_utc_stamp(int64_t realtime_ns, char out[32]); /* 2026-11-21T08-00-00Z */
 /* ---- files (file.c). Paths are byte strings. */
 char *tw_path_join(const char *a, const char *b);              /* malloc'ed; b absolute wins */
 char *tw_path_absolute(const char *path, struct twin_error *err);
+
+/* ---- paths that somebody else wrote (path.c): of a package, a run folder, a manifest, a JSON file, a checkout */
+enum {
+    TW_PATH_ANY_NAME = 1, /* any bytes but NUL and '/': where names are data, compared and never made */
+    TW_PATH_GIT = 2,      /* also what git keeps for itself: nothing is written there */
+};
+/*
+ * NULL: a path of n bytes that stays below its folder, and that git, Windows and macOS take for what it is. Else what
+ * is wrong with it, for a message: "a part \"..\"".
+ */
+const char *tw_path_fault(const char *path, size_t n, unsigned allow);
+bool tw_path_ok(const char *path); /* the strict form; NULL is none */
+/*
+ * May a link at `path` lead to `target`, both below one folder? "../" may only begin it: behind a name it would be taken
+ * back from where that name leads, which may be another link. Names as in the strict form.
+ */
+bool tw_path_link_ok(const char *path, const char *target);
+/* A file below an open folder; no part of the path may be a link. A descriptor, or -1 with errno (ELOOP, ENOTDIR: a link). */
+int tw_open_below(int root, const char *path, int flags);
+
 int tw_mkdirs(const char *path, struct twin_error *err);       /* like mkdir -p, mode 0777 & ~umask */
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err); /* NUL-terminated too */
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err); /* temp + fsync + rename */

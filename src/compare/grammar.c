@@ -5,21 +5,12 @@
  * is a word for one ("train_runtime: 1.2", "Time 0.45 ( 1.2)"). The head is what counts: the head of "time_loss" is a loss, and
  * "num_correct" counts something. A word inside another word is no word.
  */
-#include "internal.h"
+#include "grammar.h"
 
 #include <ctype.h>
 #include <string.h>
 
-enum { PARTS_MAX = 12, WORD_MAX = 24, LABEL_WORDS = 6 };
-
-/* What names a number, its words from the last to the first, in small letters. */
-struct label {
-    char part[PARTS_MAX][WORD_MAX];
-    size_t count;
-    bool rate;             /* "tok/s", "samples_per_second" */
-    const char *unit;      /* what stands in parentheses behind it: "ms" of "time (ms): 3" */
-    size_t unit_length;
-};
+enum { LABEL_WORDS = 6 };
 
 static bool is_word(char ch)
 {
@@ -28,10 +19,7 @@ static bool is_word(char ch)
 
 static bool listed(const char *word, size_t n, const char *const *list)
 {
-    for (; *list; list++)
-        if (strlen(*list) == n && strncasecmp(word, *list, n) == 0)
-            return true;
-    return false;
+    return tw_word_in(word, n, list);
 }
 
 static const char *const seconds[] = {"s", "sec", "secs", "second", "seconds", "min", "minute", "h", "hr", "hour", "ms", NULL};
@@ -163,9 +151,9 @@ static enum unit unit_behind(const char *p, size_t *length)
 
 /* ---- labels */
 
-static void add_part(struct label *l, const char *word, size_t n)
+static void add_part(struct tw_label *l, const char *word, size_t n)
 {
-    if (l->count == PARTS_MAX || n == 0 || n >= WORD_MAX)
+    if (l->count == TW_PARTS_MAX || n == 0 || n >= TW_PART_BYTES)
         return;
     for (size_t i = 0; i < n; i++)
         l->part[l->count][i] = (char)tolower((unsigned char)word[i]);
@@ -173,7 +161,7 @@ static void add_part(struct label *l, const char *word, size_t n)
 }
 
 /* The parts of a word from its end: samples_per_second, train-time, cpuTime, tok/s */
-static void split_word(struct label *l, const char *word, size_t n)
+static void split_word(struct tw_label *l, const char *word, size_t n)
 {
     size_t end = n;
     for (size_t i = n; i-- > 0;) {
@@ -191,6 +179,8 @@ static void split_word(struct label *l, const char *word, size_t n)
                 left++;
             l->rate |= listed(unit, strlen(unit), seconds) && !listed(word + i - left, left, lengths);
             l->rate |= left > 0 && listed(word + i - left, left, times) && strcmp(unit, "s") != 0;
+            l->rate_of = word + i - left;
+            l->rate_length = left + 1 + strlen(unit);
         }
     }
 }
@@ -210,10 +200,10 @@ static size_t skip_step(const char *line, size_t end)
     return word > 0 && listed(line + word, word_end - word, steps) ? word - (line[word - 1] == ' ') : end;
 }
 
-static void read_label(const char *line, size_t at, struct label *l)
+static void read_label(const char *line, size_t at, struct tw_label *l)
 {
     size_t end = at;
-    *l = (struct label){0};
+    *l = (struct tw_label){0};
     while (end > 0 && strchr(" \t:='\"(>~[", line[end - 1]))
         end--;
     if (end > 0 && line[end - 1] == ')') { /* "(ms)", "(wall)" */
@@ -237,6 +227,8 @@ static void read_label(const char *line, size_t at, struct label *l)
             alphabetic |= isalpha((unsigned char)line[--from]) != 0;
         if (from == end || !alphabetic || tw_number_length(line + from) == end - from)
             return;
+        if (l->count == 0)
+            l->measured = isdigit((unsigned char)line[from]) != 0;
         split_word(l, line + from, end - from);
         end = from;
         if (end == 0 || line[end - 1] != ' ')
@@ -257,7 +249,7 @@ static const char *const memory_heads[] = {"memory", "mem", "rss", "vram", "ram"
 static const char *const memory_words[] = {"memory", "mem", "rss", "vram", "ram", "allocated", "reserved", "cached", "gpu", "heap", "memallocated", NULL};
 static const char *const open_heads[] = {"speed", "dt", "overhead", "load", NULL};
 
-static size_t head_of(const struct label *l)
+size_t tw_label_head(const struct tw_label *l)
 {
     size_t at = 0, per = 0;
     for (size_t i = l->count; i-- > 1 && per == 0;) /* "time per iteration": the time */
@@ -270,16 +262,16 @@ static size_t head_of(const struct label *l)
 }
 
 /* "samples per second", "SamplesPerSec", "tokens_per_second_per_gpu" */
-static bool is_per_second(const struct label *l)
+static const char *thing_per_second(const struct tw_label *l)
 {
     for (size_t i = 1; i + 1 < l->count; i++)
         if (strcmp(l->part[i], "per") == 0 && listed(l->part[i - 1], strlen(l->part[i - 1]), seconds) &&
             !listed(l->part[i + 1], strlen(l->part[i + 1]), lengths))
-            return true;
-    return false;
+            return l->part[i + 1];
+    return NULL;
 }
 
-static bool has_part(const struct label *l, const char *const *list)
+static bool has_part(const struct tw_label *l, const char *const *list)
 {
     for (size_t i = 0; i < l->count; i++)
         if (listed(l->part[i], strlen(l->part[i]), list))
@@ -287,20 +279,9 @@ static bool has_part(const struct label *l, const char *const *list)
     return false;
 }
 
-/* A word of its own anywhere in the line. */
 static bool says(const char *line, const char *word)
 {
-    size_t n = strlen(word);
-    for (const char *p = line; (p = strcasestr(p, word)); p++)
-        if ((p == line || !is_word(p[-1])) && !is_word(p[n]))
-            return true;
-    return false;
-}
-
-/* "cycle = 1, time = 1.0e-02, dt = 2.5e-05": the time of a simulated world is what the job computes. */
-static bool is_simulated(const char *line)
-{
-    return says(line, "dt") || says(line, "cycle") || says(line, "timestep") || says(line, "t_end") || says(line, "dtime");
+    return tw_line_says(line, word);
 }
 
 /* "rank=0 time (ms) | optimizer: 0.1 | step: 2.3": a heading for the rest of the line. */
@@ -325,27 +306,32 @@ static bool is_timer_row(const char *line, size_t at)
     return strncmp(leader, ": (", 3) == 0 && strspn(leader + 3, "0123456789., ") + 3 == strcspn(leader, ")");
 }
 
-static enum tw_worth by_label_alone(const char *line, const struct label *l)
+static enum tw_worth by_label_alone(const char *line, size_t at, const struct tw_label *l)
 {
-    size_t head = head_of(l);
+    size_t head = tw_label_head(l);
     const char *word = head < l->count ? l->part[head] : "", *unit = l->unit;
     size_t n = strlen(word), length = 0;
     if (l->count == 0)
         return TW_RESULT;
-    if (unit && l->unit_length > 0 && l->unit_length < WORD_MAX) {
-        char text[WORD_MAX] = "";
+    if (unit && l->unit_length > 0 && l->unit_length < TW_PART_BYTES) {
+        char text[TW_PART_BYTES] = "";
         memcpy(text, unit, l->unit_length);
         enum unit kind = read_unit(text, &length);
         bool whole = length == l->unit_length, ambiguous = listed(text, length, short_units);
-        if (whole && (kind == UNIT_RATE || (kind == UNIT_TIME && (!ambiguous || listed(word, n, time_heads)))))
-            return TW_NOISE;
+        if (whole && kind == UNIT_RATE)
+            return tw_rate_of_run(l, unit, length);
+        if (whole && kind == UNIT_TIME && (!ambiguous || listed(word, n, time_heads)))
+            return tw_time_of_run(line, at, l, unit, length);
         if (whole && kind == UNIT_SIZE)
             return has_part(l, memory_words) ? TW_NOISE : TW_RESULT;
     }
-    if (l->rate || is_per_second(l))
-        return TW_NOISE;
+    const char *thing = thing_per_second(l);
+    if (thing)
+        return tw_thing_of_machine(thing, strlen(thing)) ? TW_NOISE : TW_OPEN;
+    if (l->rate)
+        return tw_rate_of_run(l, l->rate_of, l->rate_length);
     if (listed(word, n, time_heads))
-        return is_simulated(line) ? TW_RESULT : TW_NOISE;
+        return tw_is_simulation(line) ? TW_RESULT : tw_time_of_run(line, at, l, "", 0);
     if (listed(word, n, rate_heads) || listed(word, n, memory_heads))
         return TW_NOISE;
     static const char *const devices[] = {"gpu", "cpu", NULL}, *const uses[] = {"utilization", "util", NULL};
@@ -366,9 +352,9 @@ static enum tw_worth by_label_alone(const char *line, const struct label *l)
     return listed(word, n, open_heads) ? TW_OPEN : TW_RESULT;
 }
 
-static bool is_time(const struct label *l)
+static bool is_time(const struct tw_label *l)
 {
-    size_t head = head_of(l);
+    size_t head = tw_label_head(l);
     return head < l->count && listed(l->part[head], strlen(l->part[head]), time_heads);
 }
 
@@ -383,28 +369,45 @@ static bool counts_things(const char *p)
     return plural && read_unit(p + 1, &length) == UNIT_NONE && !names_the_next(p + 1 + n);
 }
 
+/* A table's cell has its name in the cell before: "| period | 0.5 s |". */
+static enum tw_worth with_time_unit(const char *line, size_t at, struct tw_label *label, const char *unit)
+{
+    size_t n = letters(unit);
+    if (label->count == 0) {
+        size_t end = at;
+        while (end > 0 && (strchr(" \t|", line[end - 1]) || (unsigned char)line[end - 1] >= 0x80))
+            end--;
+        if (end > 0)
+            read_label(line, end, label);
+    }
+    return tw_time_of_run(line, at, label, unit, n);
+}
+
 enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length, bool *by_label)
 {
-    struct label label;
+    struct tw_label label;
     size_t unit_length = 0, parts = match_parts_of_time(line + at);
     bool glued = at > 0 && is_word(line[at - 1]);
     *length = n;
     *by_label = false;
     if (glued)
         return TW_RESULT;
+    read_label(line, at, &label);
     if (parts > 0) {
         *length = parts;
-        return TW_NOISE;
+        return with_time_unit(line, at, &label, "");
     }
-    read_label(line, at, &label);
     enum unit unit = unit_behind(line + at + n, &unit_length);
-    if (unit == UNIT_TIME || unit == UNIT_RATE) {
+    const char *unit_at = line + at + n + strspn(line + at + n, " -(");
+    if (unit == UNIT_TIME || unit == UNIT_RATE)
         *length = n + unit_length;
-        return TW_NOISE;
-    }
+    if (unit == UNIT_TIME)
+        return with_time_unit(line, at, &label, unit_at);
+    if (unit == UNIT_RATE)
+        return tw_rate_of_run(&label, unit_at, (size_t)(line + at + *length - unit_at));
     if (is_time(&label) && strspn(line + at, "0123456789") == n && counts_things(line + at + n))
         return TW_RESULT;
-    enum tw_worth worth = under_heading(line, at) || is_timer_row(line, at) ? TW_NOISE : by_label_alone(line, &label);
+    enum tw_worth worth = under_heading(line, at) || is_timer_row(line, at) ? TW_NOISE : by_label_alone(line, at, &label);
     if (unit == UNIT_SIZE) {
         *length = n + unit_length;
         return worth == TW_NOISE || has_part(&label, memory_words) ? TW_NOISE : TW_RESULT;

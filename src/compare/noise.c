@@ -163,10 +163,13 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
     const char *line = t->line;
     struct token out = {.at = at, .n = 1};
     bool label = false;
-    size_t n = names ? 0 : number_at(line, at), whole;
-    if (n > 0 && tw_grammar_worth(line, at, n, &whole, &label) == TW_NOISE && whole > n) { /* its unit says it all */
+    size_t n = names ? 0 : number_at(line, at), whole = 0;
+    enum tw_worth worth = n > 0 ? tw_grammar_worth(line, at, n, &whole, &label) : TW_RESULT;
+    if (worth != TW_RESULT && whole > n) { /* its unit says it all */
         *by_label = label;
-        return (struct token){at, whole, true, tw_duration_fits(line, at, n, f) ? TW_NOISE : TW_OPEN};
+        if (!tw_duration_fits(line, at, n, f))
+            worth = TW_OPEN;
+        return (struct token){at, whole, true, worth};
     }
     n = tw_shape_at(line, at, f);
     if (n == 0 && !names)

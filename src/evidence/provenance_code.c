@@ -7,6 +7,8 @@
 
 #include "base.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,6 +172,24 @@ static void changed(const char *text, size_t n, json_t *o, json_t *moved)
 
 static json_t *repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs);
 
+/*
+ * A submodule that is not there yet is one, too; but none of its path is a link: it could lead to another repository of
+ * the user's, which is nobody's business who gets this run's record.
+ */
+static bool leads_below(const char *top, const char *path)
+{
+    if (tw_path_fault(path, strlen(path), TW_PATH_ANY_NAME))
+        return false;
+    int root = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = root < 0 ? -1 : tw_open_below(root, path, O_PATH | O_DIRECTORY);
+    bool below = fd >= 0 || (root >= 0 && errno == ENOENT);
+    if (fd >= 0)
+        close(fd);
+    if (root >= 0)
+        close(root);
+    return below;
+}
+
 /* Each with its own state, by the paths in .gitmodules. */
 static json_t *submodules(struct tw_collector *c, const char *top, int depth, size_t *diffs, const json_t *moved)
 {
@@ -184,9 +204,10 @@ static json_t *submodules(struct tw_collector *c, const char *top, int depth, si
     if (GIT(&a, top, LIMIT_S, 1 << 20, "config", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"))
         for (char *line = strtok_r(a.out, "\n", &save); line && json_array_size(list) < SUBMODULES_MAX; line = strtok_r(NULL, "\n", &save)) {
             char *path = strstr(line, ".path ");
-            char *dir = path ? tw_path_join(top, path + 6) : NULL, *git_of = dir ? tw_path_join(dir, ".git") : NULL;
+            bool below = path && leads_below(top, path + 6);
+            char *dir = below ? tw_path_join(top, path + 6) : NULL, *git_of = dir ? tw_path_join(dir, ".git") : NULL;
             bool there = git_of && access(git_of, F_OK) == 0;
-            if (dir && path[6] != '/' && !strstr(path + 6, "..")) {
+            if (dir) {
                 json_t *o = there ? repository(c, dir, depth + 1, diffs) : json_pack("{s:s}", "why", "not initialised");
                 tw_pv_put(o, "path", tw_json_bytes(path + 6));
                 tw_pv_put(o, "pinned_commit_matches", there ? json_boolean(!json_object_get(moved, path + 6)) : json_null());

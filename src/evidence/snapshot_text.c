@@ -134,20 +134,6 @@ static char *unescaped(struct reader *r, const char *p, size_t n)
     return out;
 }
 
-static bool is_inside(const char *path)
-{
-    if (path[0] == '\0' || path[0] == '/')
-        return false;
-    for (const char *p = path;;) {
-        const size_t n = strcspn(p, "/");
-        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
-            return false;
-        if (p[n] == '\0')
-            return true;
-        p += n + 1;
-    }
-}
-
 /* A path, which must come behind the one before. */
 static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text, size_t n)
 {
@@ -155,10 +141,13 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
     char *path = unescaped(r, text, n);
     if (!path)
         return r->err->code ? r->err->code : bad(r, "a path (with \\n, \\r and \\\\ for what they stand for)", text, n);
-    int rc = !is_inside(path)                                                      ? bad(r, "a path below the folder, without . and ..", text, n)
-             : s->count && strcmp(s->entry[s->count - 1].path, path) >= 0          ? bad(r, "paths in the order of their bytes, each once", text, n)
-             : s->count >= TW_SNAPSHOT_MOST                                         ? twin_error_set(r->err, TWIN_ELIMIT, "%s: more than %d files", r->name, TW_SNAPSHOT_MOST)
-                                                                                    : 0;
+    int rc = 0;
+    if (tw_path_fault(path, strlen(path), TW_PATH_ANY_NAME | TW_PATH_GIT))
+        rc = bad(r, "a path below the folder, without . and ..", text, n);
+    else if (s->count && strcmp(s->entry[s->count - 1].path, path) >= 0)
+        rc = bad(r, "paths in the order of their bytes, each once", text, n);
+    else if (s->count >= TW_SNAPSHOT_MOST)
+        rc = twin_error_set(r->err, TWIN_ELIMIT, "%s: more than %d files", r->name, TW_SNAPSHOT_MOST);
     if (rc == 0 && s->count == r->room) {
         const size_t room = r->room ? r->room * 2 : 64;
         void *e = tw_reallocarray(s->entry, room, sizeof *s->entry);

@@ -101,7 +101,8 @@ static char *name_of(struct reading *r, const struct tw_node *fqn)
 static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
 {
     struct tw_dcp *d = r->d;
-    if (!path || path->kind != TW_TEXT || path->count == 0 || path->count > 255 || memchr(path->text, '/', path->count) || memchr(path->text, '\0', path->count) ||
+    bool is_text = path && path->kind == TW_TEXT;
+    if (!is_text || tw_path_fault(path->text, path->count, TW_PATH_ANY_NAME) || memchr(path->text, '/', path->count) ||
         path->text[0] == '.')
         return bad(r, "a file that is not one of the folder", path && path->kind == TW_TEXT ? path->text : "?", path && path->kind == TW_TEXT ? path->count : 1);
     for (size_t i = 0; i < d->files; i++)

@@ -334,7 +334,8 @@ static void read_files(struct reader *r, json_t *o, struct twin_run *run)
             f->bytes_before = (uint64_t)integer(r, v, "bytes_before", 0, INT64_MAX);
         f->listing = json_is_true(json_object_get(v, "listing"));
         f->kept = text_or_null(r, v, "kept");
-        if (f->kept && (f->kept[0] == '/' || strstr(f->kept, ".."))) /* nothing outside of the run folder */
+        /* nothing outside of the run folder */
+        if (f->kept && tw_path_fault(f->kept, strlen(f->kept), TW_PATH_ANY_NAME | TW_PATH_GIT))
             bad(r, "kept", "a path in the run folder");
     }
     run->files_truncated = boolean(r, o, "files_truncated");

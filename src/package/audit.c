@@ -7,10 +7,8 @@
 
 #include "base.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <twin/snapshot.h>
 #include <unistd.h>
 
@@ -21,14 +19,35 @@ struct audit {
     bool failed;
 };
 
+/* Was such a file there, and as its manifest says, when the package was verified? What is there now says nothing. */
 static bool is_there(const struct audit *a, const char *path)
 {
-    struct stat st;
-    int fd = tw_bag_path_ok(path) ? tw_bag_open(a->root, path, O_PATH) : -1;
-    bool yes = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-    if (fd >= 0)
-        close(fd);
-    return yes;
+    const struct tw_manifest_entry *e = tw_manifest_find(a->verdict->payload, path);
+    return e && e->good;
+}
+
+/*
+ * Reads a file of the package again. Its bytes must be those that were verified: TWIN_ENOENT when none were,
+ * TWIN_EFORMAT when they have changed since.
+ */
+static int read_verified(const struct audit *a, const char *path, size_t cap, char **text, size_t *n,
+                         struct twin_error *err)
+{
+    char hex[65];
+    const struct tw_manifest_entry *e = tw_manifest_find(a->verdict->payload, path);
+    *text = NULL;
+    if (!e || !e->good)
+        return twin_error_set(err, e ? TWIN_EFORMAT : TWIN_ENOENT, "%s: %s", path,
+                              e ? "not as its manifest says" : "not there");
+    int rc = tw_bag_read(a->root, path, cap, text, n, err);
+    rc = rc ? rc : tw_bag_hash(*text, *n, hex, err);
+    if (rc == 0 && strcmp(hex, e->sha256) != 0)
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: it changed while it was audited", path);
+    if (rc) {
+        tw_free(*text);
+        *text = NULL;
+    }
+    return rc;
 }
 
 /* A path that the package's JSON gives, relative to data/. */
@@ -77,7 +96,7 @@ static void look_set(struct audit *a, const json_t *set, json_t *out)
     struct twin_snapshot s;
     char *text = NULL, *path = snapshot ? tw_printf("data/%s", snapshot) : NULL;
     size_t n = 0, gone = 0;
-    if (!name || !path || !root || !contents || !tw_bag_path_ok(path) || tw_bag_read(a->root, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
+    if (!name || !path || !root || !contents || !tw_path_ok(path) || read_verified(a, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
         twin_snapshot_parse(text, n, path, &s, &inner) != 0) {
         tw_pk_missing(&a->failed, out, "the snapshot of %s: %s", name ? name : "a data set", inner.code ? inner.message : "not named");
         tw_free(text);
@@ -158,7 +177,11 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
     json_t *in = NULL, *out = json_pack("{s:[]}", "missing"), *m;
     char *path = tw_printf("data/%s/%s.json", name, name);
     size_t i;
-    int rc = path && out ? tw_pk_load(a->root, path, &in, &inner) : TWIN_ENOMEM;
+    char *text = NULL;
+    size_t n = 0;
+    int rc = path && out ? read_verified(a, path, TW_BAG_JSON_MAX, &text, &n, &inner) : TWIN_ENOMEM;
+    rc = rc ? rc : tw_pk_parse(text, n, path, &in, &inner);
+    tw_free(text);
     if (rc == TWIN_ENOMEM) {
         json_decref(out);
         tw_free(path);

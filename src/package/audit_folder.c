@@ -230,7 +230,7 @@ static void find_commit(struct found *f, int root)
     if (head && tw_starts(head, "ref: refs/")) {
         head[strcspn(head, "\r\n")] = '\0';
         const char *name = head + 5;
-        int fd = tw_bag_path_ok(name) ? tw_bag_open(git, name, O_RDONLY) : -1;
+        int fd = tw_path_ok(name) ? tw_open_below(git, name, O_RDONLY) : -1;
         char text[65] = "";
         if (fd >= 0) {
             ssize_t got = tw_pread_all(fd, text, 64, 0);

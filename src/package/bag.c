@@ -12,26 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { LINE_BYTES = 8192 }; /* of a manifest: a path has at most 4,096 */
+
 static int no_memory(struct twin_error *err)
 {
     return twin_error_set(err, TWIN_ENOMEM, "out of memory for a package");
-}
-
-bool tw_bag_path_ok(const char *path)
-{
-    size_t n = strlen(path);
-    if (n == 0 || n > TW_BAG_PATH || path[0] == '/' || strchr(path, '%') || strchr(path, '\\'))
-        return false;
-    for (const char *p = path; *p;) {
-        size_t part = strcspn(p, "/");
-        if (part == 0 || part > 255 || (part == 1 && p[0] == '.') || (part == 2 && p[0] == '.' && p[1] == '.') || (p[part] == '/' && !p[part + 1]))
-            return false;
-        p += part + (p[part] == '/');
-    }
-    char *safe = tw_printable(path, n);
-    bool same = safe && strcmp(safe, path) == 0;
-    tw_free(safe);
-    return same;
 }
 
 /* ---- manifests */
@@ -46,13 +31,14 @@ static int manifest_line(const char *line, size_t number, const char *name, cons
 {
     if (strlen(line) < 67 || !is_sha256(line) || line[64] != ' ' || line[65] != ' ')
         return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected 64 hex digits, two spaces and a path", name, number);
-    if (!tw_bag_path_ok(line + 66))
+    if (!tw_path_ok(line + 66))
         return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected a path inside the package, found one that leads elsewhere or is no plain text", name, number);
     if (before && strcmp(before, line + 66) >= 0)
         return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected each path once, in the order of their bytes", name, number);
     memcpy(out->sha256, line, 64);
     out->sha256[64] = '\0';
     out->seen = false;
+    out->good = false;
     return (out->path = tw_strdup(line + 66)) ? 0 : no_memory(err);
 }
 
@@ -67,8 +53,8 @@ static int each_line(const char *text, size_t n, const char *name, int (*take)(v
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (!stop)
             break; /* cannot be: the last byte is one */
-        if (stop - at > 2 * TW_BAG_PATH || ++number > TW_BAG_ENTRIES)
-            return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected at most %d lines of at most %d bytes", name, number, TW_BAG_ENTRIES, 2 * TW_BAG_PATH);
+        if (stop - at > LINE_BYTES || ++number > TW_BAG_ENTRIES)
+            return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected at most %d lines of at most %d bytes", name, number, TW_BAG_ENTRIES, LINE_BYTES);
         char *line = tw_strndup(at, (size_t)(stop - at));
         int rc = line ? take(user, line, number, err) : no_memory(err);
         tw_free(line);
@@ -136,7 +122,7 @@ static int take_fetch(void *user, char *line, size_t number, struct twin_error *
     char *length = strchr(line, ' '), *path = length ? strchr(length + 1, ' ') : NULL;
     if (path)
         *length++ = *path++ = '\0';
-    if (!path || tw_parse_u64(length, INT64_MAX, &e.bytes) != 0 || (length[0] == '0' && length[1]) || length[0] == '+' || !tw_bag_path_ok(path) || !tw_starts(path, "data/data/"))
+    if (!path || tw_parse_u64(length, INT64_MAX, &e.bytes) != 0 || (length[0] == '0' && length[1]) || length[0] == '+' || !tw_path_ok(path) || !tw_starts(path, "data/data/"))
         return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected an address, a length and a path below data/data/", p->name, number);
     if (!(tw_starts(line, "https://") || tw_starts(line, "http://") || tw_starts(line, "file:///")) || strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;=%") != strlen(line))
         return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected an address that begins with https://, http:// or file:///", p->name, number);
@@ -208,13 +194,12 @@ int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *by
 
 /* ---- files */
 
-int tw_bag_open(int root, const char *path, int flags)
+int tw_bag_folder(int root, const char *path)
 {
     char part[256];
-    int at = dup(root);
-    while (at >= 0) {
+    int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
+    while (at >= 0 && *path) {
         size_t n = strcspn(path, "/");
-        bool last = !path[n];
         if (n == 0 || n >= sizeof part) {
             close(at);
             errno = ENAMETOOLONG;
@@ -222,20 +207,19 @@ int tw_bag_open(int root, const char *path, int flags)
         }
         memcpy(part, path, n);
         part[n] = '\0';
-        /* O_NONBLOCK: a pipe must not keep us waiting */
-        int next = openat(at, part, (last ? flags | O_NONBLOCK : O_PATH | O_DIRECTORY) | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0666);
+        int next = -1;
+        if (mkdirat(at, part, 0777) == 0 || errno == EEXIST)
+            next = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         int saved = errno;
         close(at);
         errno = saved;
-        if (last || next < 0)
-            return next;
         at = next;
-        path += n + 1;
+        path += n + (path[n] == '/');
     }
-    return -1;
+    return at;
 }
 
-int tw_bag_sha256(int fd, uint64_t cap, char hex[65], uint64_t *bytes, struct twin_error *err)
+int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes, struct twin_error *err)
 {
     enum { ROOM = 1 << 20 };
     unsigned char digest[32];
@@ -257,6 +241,10 @@ int tw_bag_sha256(int fd, uint64_t cap, char hex[65], uint64_t *bytes, struct tw
             rc = twin_error_set(err, TWIN_ELIMIT, "more bytes than were recorded");
         else if (EVP_DigestUpdate(ctx, chunk, (size_t)n) != 1)
             rc = no_memory(err);
+        else if (copy && tw_write_all(copy->to, chunk, (size_t)n) != 0) {
+            copy->failed = true;
+            rc = twin_error_system(err, "cannot write a copy");
+        }
     }
     if (rc == 0 && EVP_DigestFinal_ex(ctx, digest, NULL) != 1)
         rc = no_memory(err);
@@ -267,10 +255,19 @@ int tw_bag_sha256(int fd, uint64_t cap, char hex[65], uint64_t *bytes, struct tw
     return rc;
 }
 
+int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err)
+{
+    unsigned char digest[32];
+    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
+        return no_memory(err);
+    tw_hex(digest, sizeof digest, hex);
+    return 0;
+}
+
 int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n, struct twin_error *err)
 {
     struct stat st;
-    int fd = tw_bag_open(root, path, O_RDONLY), rc = 0;
+    int fd = tw_open_below(root, path, O_RDONLY), rc = 0;
     *text = NULL;
     *n = 0;
     if (fd < 0 || fstat(fd, &st) != 0)

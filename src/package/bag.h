@@ -14,14 +14,16 @@
 #define TW_BAGIT_TXT "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 #define TW_BAG_TAGMANIFEST "tagmanifest-sha256.txt"
 #define TW_BAG_SIGNATURE "signature.dsse.json"
-enum { TW_BAG_ENTRIES = 1 << 20, TW_BAG_DEPTH = 64, TW_BAG_PATH = 4096 };
+enum { TW_BAG_ENTRIES = 1 << 20, TW_BAG_DEPTH = 64 };
 #define TW_BAG_MANIFEST_MAX ((size_t)512 << 20)
 #define TW_BAG_JSON_MAX ((size_t)64 << 20)
 
-/* May such a path stand in a package? Relative, UTF-8, no empty part, ".", "..", control character or '%'. */
-bool tw_bag_path_ok(const char *path);
-
-struct tw_manifest_entry { char *path; char sha256[65]; bool seen; };
+struct tw_manifest_entry {
+    char *path;
+    char sha256[65];
+    bool seen;
+    bool good; /* it was read, and has this digest */
+};
 struct tw_manifest { struct tw_manifest_entry *item; size_t count; };
 /* TWIN_EFORMAT with line and what was expected. */
 int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_manifest *out, struct twin_error *err);
@@ -36,10 +38,20 @@ void tw_fetch_free(struct tw_fetch *f);
 /* "Payload-Oxum: BYTES.FILES" of bag-info.txt. */
 int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes, uint64_t *files, struct twin_error *err);
 
-/* A file below an open folder; no part of the path may be a link. A descriptor, or -1 with errno (ELOOP, ENOTDIR: a link). */
-int tw_bag_open(int root, const char *path, int flags);
-/* SHA-256 of what is left of fd; at most `cap` bytes (TWIN_ELIMIT). */
-int tw_bag_sha256(int fd, uint64_t cap, char hex[65], uint64_t *bytes, struct twin_error *err);
+/* A folder below an open one, made with its parents; no part of the path may be a link. A descriptor, or -1 with errno. */
+int tw_bag_folder(int root, const char *path);
+/* Where a copy of what is hashed goes; failed: it could not be written (errno says why). */
+struct tw_bag_copy {
+    int to;
+    bool failed;
+};
+/*
+ * SHA-256 of what is left of fd; at most `cap` bytes (TWIN_ELIMIT). copy (NULL: none) gets the very bytes that were
+ * hashed, so that nobody needs to read the file again.
+ */
+int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes, struct twin_error *err);
+/* SHA-256 of bytes in memory, as lower-case hex. */
+int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err);
 /* A whole file below root, as text. */
 int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n, struct twin_error *err);
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +18,7 @@ static int no_memory(struct twin_error *err)
 
 static int add(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes, const char *url, struct twin_error *err)
 {
-    if (!tw_bag_path_ok(path))
+    if (!tw_path_ok(path))
         return twin_error_set(err, TWIN_EINVAL, "%s: no package can hold a file of this name", path);
     if (w->count == w->room) {
         size_t room = w->room ? 2 * w->room : 64;
@@ -58,22 +57,13 @@ char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_
     return NULL;
 }
 
-static int sha256_of(const void *data, size_t n, char hex[65], struct twin_error *err)
-{
-    unsigned char digest[32];
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
-        return no_memory(err);
-    tw_hex(digest, sizeof digest, hex);
-    return 0;
-}
-
 int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n, struct twin_error *err)
 {
     char hex[65];
     if (!w->dir)
         return 0;
     char *full = tw_bag_place(w, path, err);
-    int rc = full ? sha256_of(data, n, hex, err) : TWIN_EIO;
+    int rc = full ? tw_bag_hash(data, n, hex, err) : TWIN_EIO;
     rc = rc ? rc : tw_write_file_atomic(full, data, n, err);
     rc = rc ? rc : add(w, path, hex, n, NULL, err);
     tw_free(full);
@@ -86,43 +76,11 @@ int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *e
     uint64_t bytes = 0;
     char *full = tw_path_join(w->dir, path);
     int fd = full ? open(full, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    int rc = fd < 0 ? twin_error_system(err, "cannot read %s", full ? full : path) : tw_bag_sha256(fd, UINT64_MAX, hex, &bytes, err);
+    int rc = fd < 0 ? twin_error_system(err, "cannot read %s", full ? full : path) : tw_bag_sha256(fd, UINT64_MAX, NULL, hex, &bytes, err);
     if (fd >= 0)
         close(fd);
     rc = rc ? rc : add(w, path, hex, bytes, NULL, err);
     tw_free(full);
-    return rc;
-}
-
-/* Copies what `in` holds to `to` (-1: nowhere) while hashing it. */
-static int copy(int in, int to, char hex[65], uint64_t *bytes, struct twin_error *err)
-{
-    enum { ROOM = 1 << 20 };
-    unsigned char digest[32];
-    char *chunk = tw_malloc(ROOM);
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    int rc = chunk && ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 ? 0 : no_memory(err);
-    *bytes = 0;
-    while (rc == 0) {
-        ssize_t n = read(in, chunk, ROOM);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            rc = twin_error_system(err, "cannot read");
-        else if (n && to >= 0 && tw_write_all(to, chunk, (size_t)n) != 0)
-            rc = twin_error_system(err, "cannot write");
-        else if (n && EVP_DigestUpdate(ctx, chunk, (size_t)n) != 1)
-            rc = no_memory(err);
-        if (n <= 0)
-            break;
-        *bytes += (uint64_t)n;
-    }
-    if (rc == 0 && EVP_DigestFinal_ex(ctx, digest, NULL) != 1)
-        rc = no_memory(err);
-    if (rc == 0)
-        tw_hex(digest, sizeof digest, hex);
-    EVP_MD_CTX_free(ctx);
-    tw_free(chunk);
     return rc;
 }
 
@@ -132,7 +90,7 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
     struct twin_error inner = TWIN_ERROR_INIT;
     uint64_t bytes = 0;
     char hex[65] = "";
-    if (!tw_bag_path_ok(path))
+    if (!tw_path_ok(path))
         return twin_error_set(err, TWIN_EFORMAT, "no package can hold a file of this name");
     int in = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (in < 0 || fstat(in, &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -143,7 +101,12 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
     }
     char *full = w->dir ? tw_bag_place(w, path, err) : NULL;
     int to = full ? open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666) : -1;
-    int rc = w->dir && to < 0 ? full ? twin_error_system(err, "cannot write %s", full) : TWIN_EIO : copy(in, to, hex, &bytes, &inner);
+    struct tw_bag_copy copy = {.to = to};
+    int rc = 0;
+    if (w->dir && to < 0)
+        rc = full ? twin_error_system(err, "cannot write %s", full) : TWIN_EIO;
+    else
+        rc = tw_bag_sha256(in, UINT64_MAX, to < 0 ? NULL : &copy, hex, &bytes, &inner);
     if (rc && inner.code)
         twin_error_set(err, inner.code, "%s: %s", from, inner.message);
     if (to >= 0 && close(to) != 0 && rc == 0)
@@ -177,7 +140,7 @@ static int write_tag(struct tw_bag_writer *w, const char *name, const char *data
 {
     char hex[65];
     char *full = tw_path_join(w->dir, name);
-    int rc = full ? sha256_of(data, n, hex, err) : no_memory(err);
+    int rc = full ? tw_bag_hash(data, n, hex, err) : no_memory(err);
     rc = rc ? rc : tw_write_file_atomic(full, data, n, err);
     if (rc == 0 && tags && tw_buf_printf(tags, "%s  %s\n", hex, name) != 0)
         rc = no_memory(err);
@@ -203,7 +166,7 @@ int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, 
     if (rc == 0 && fetch.len)
         rc = write_tag(w, "fetch.txt", fetch.data, fetch.len, &tags, err);
     rc = rc ? rc : write_tag(w, "manifest-sha256.txt", manifest.data, manifest.len, &tags, err);
-    rc = rc ? rc : sha256_of(tags.data, tags.len, tag, err);
+    rc = rc ? rc : tw_bag_hash(tags.data, tags.len, tag, err);
     rc = rc ? rc : write_tag(w, TW_BAG_TAGMANIFEST, tags.data, tags.len, NULL, err);
     tw_buf_free(&manifest);
     tw_buf_free(&fetch);

@@ -52,6 +52,7 @@ json_t *tw_pk_at(const json_t *object, const char *const *keys); /* through obje
 bool tw_pk_is_of_pins(const char *name); /* a variable in which agents are told what to hold still */
 json_t *tw_pk_printable(const char *s);
 char *tw_pk_dump(const json_t *value, size_t *n); /* indented, sorted, newline at the end; malloc'ed */
+int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, struct twin_error *err); /* its text */
 int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err); /* a JSON object of a package */
 void tw_pk_missing(bool *failed, json_t *area, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void tw_pk_holds(bool *failed, json_t *area, const char *format, ...) __attribute__((format(printf, 3, 4)));

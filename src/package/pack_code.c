@@ -163,7 +163,7 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
     json_array_foreach(json_object_get(code, "submodules"), i, sub) {
         const char *below = tw_pk_text(sub, "path");
         char *full = below ? *path ? tw_printf("%s/%s", path, below) : tw_strdup(below) : NULL;
-        if (rc == 0 && full && tw_bag_path_ok(full) && json_object_get(sub, "commit"))
+        if (rc == 0 && full && tw_path_ok(full) && json_object_get(sub, "commit"))
             rc = put_repository(p, area, sub, full, err);
         else if (rc == 0 && full)
             tw_pk_missing(&p->failed, area, "the submodule %s: not checked out", full);

@@ -92,7 +92,7 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
         }
         snprintf(name, sizeof name, "file-%zu", json_array_size(list));
         const char *dot = strrchr(path, '.');
-        char *place = tw_printf("data/configuration/%s%s", name, dot && tw_bag_path_ok(dot) && strlen(dot) < 8 ? dot : "");
+        char *place = tw_printf("data/configuration/%s%s", name, dot && tw_path_ok(dot) && strlen(dot) < 8 ? dot : "");
         struct twin_error inner = TWIN_ERROR_INIT;
         if (!place)
             rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing the configuration");

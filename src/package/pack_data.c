@@ -69,7 +69,7 @@ static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_da
             tw_pk_missing(&p->failed, area, "%s/%s: lies in a home of twinrun's, which is never packed", d->name,
                           e->path);
             *all = false;
-        } else if (!tw_bag_path_ok(place) || (how == TWIN_PACK_DATA_FETCH && strchr(place, ' '))) {
+        } else if (!tw_path_ok(place) || (how == TWIN_PACK_DATA_FETCH && strchr(place, ' '))) {
             tw_pk_missing(&p->failed, area, "%s/%s: no package can hold a file of this name", d->name, e->path);
             *all = false;
         } else if (how == TWIN_PACK_DATA_FETCH) {

@@ -8,7 +8,6 @@
 #include "base.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -37,29 +36,6 @@ void tw_unpack_say(const struct tw_unpack *u, const char *what)
 
 /* ---- files */
 
-int tw_unpack_folder(int root, const char *path)
-{
-    char part[256];
-    int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
-    while (at >= 0 && *path) {
-        size_t n = strcspn(path, "/");
-        if (n == 0 || n >= sizeof part) {
-            close(at);
-            errno = ENAMETOOLONG;
-            return -1;
-        }
-        memcpy(part, path, n);
-        part[n] = '\0';
-        int next = mkdirat(at, part, 0777) != 0 && errno != EEXIST ? -1 : openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        int saved = errno;
-        close(at);
-        errno = saved;
-        at = next;
-        path += n + (path[n] == '/');
-    }
-    return at;
-}
-
 static int copy(int in, int to, const char *path, struct twin_error *err)
 {
     enum { ROOM = 1 << 18 };
@@ -84,7 +60,7 @@ int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *
 {
     const char *slash = strrchr(to, '/');
     char *parent = slash ? tw_strndup(to, (size_t)(slash - to)) : tw_strdup("");
-    int in = tw_bag_open(u->root, from, O_RDONLY), dir = parent ? tw_unpack_folder(root, parent) : -1, out = -1, rc = 0;
+    int in = tw_open_below(u->root, from, O_RDONLY), dir = parent ? tw_bag_folder(root, parent) : -1, out = -1, rc = 0;
     if (in < 0)
         rc = twin_error_system(err, "cannot read %s of the package", from);
     else if (dir < 0)
@@ -106,29 +82,17 @@ int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *
 
 /* ---- the folder */
 
-static int make_into(struct tw_unpack *u, struct twin_error *err)
+static int open_into(struct tw_unpack *u, struct twin_error *err)
 {
-    struct stat st;
     u->into = tw_path_absolute(u->o->into, err);
     if (!u->into)
         return TWIN_ENOMEM;
-    if (lstat(u->into, &st) == 0) {
-        DIR *d = S_ISDIR(st.st_mode) ? opendir(u->into) : NULL;
-        size_t n = 0;
-        for (struct dirent *e; d && (e = readdir(d));)
-            n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-        if (d)
-            closedir(d);
-        if (!d || n)
-            return twin_error_set(err, TWIN_EIO, "%s: expected a new or an empty folder, found %s; name another with --into", u->into, d ? "things in it" : "something else");
-    }
-    int rc = tw_mkdirs(u->into, err);
-    if (rc)
-        return rc;
     u->into_fd = open(u->into, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    u->code_fd = u->into_fd < 0 ? -1 : tw_unpack_folder(u->into_fd, "code");
+    u->code_fd = u->into_fd < 0 ? -1 : tw_bag_folder(u->into_fd, "code");
     u->code = tw_path_join(u->into, "code");
-    return u->code_fd < 0 ? twin_error_system(err, "cannot make %s/code", u->into) : u->code ? 0 : no_memory(err);
+    if (u->code_fd < 0)
+        return twin_error_system(err, "cannot make %s/code", u->into);
+    return u->code ? 0 : no_memory(err);
 }
 
 /* ---- the command */
@@ -139,9 +103,9 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
     char *out = NULL;
     if (text)
         out = tw_strdup(text);
-    else if (code && (!*code || tw_bag_path_ok(code)))
+    else if (code && (!*code || tw_path_ok(code)))
         out = *code ? tw_path_join(u->code, code) : tw_strdup(u->code);
-    else if (config && tw_bag_path_ok(config) && tw_starts(config, "configuration/"))
+    else if (config && tw_path_ok(config) && tw_starts(config, "configuration/"))
         out = tw_printf("%s/data/%s", u->dir, config);
     else if (program && *program && !strchr(program, '/'))
         out = tw_strdup(tw_starts(program, "python") && u->python ? u->python : program);
@@ -150,7 +114,7 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
         json_t *set;
         size_t i;
         json_array_foreach(json_object_get(u->data_json, "sets"), i, set)
-            if (!out && i < u->out->data_count && below && strcmp(data, tw_pk_text(set, "name")) == 0 && (!*below || tw_bag_path_ok(below)))
+            if (!out && i < u->out->data_count && below && strcmp(data, tw_pk_text(set, "name")) == 0 && (!*below || tw_path_ok(below)))
                 out = *below ? tw_path_join(u->out->data[i].folder, below) : tw_strdup(u->out->data[i].folder);
     }
     if (!out)
@@ -302,9 +266,9 @@ static int put_environ(struct tw_unpack *u, struct twin_error *err)
 static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 {
     const char *folder = tw_pk_text(u->configuration, "folder");
-    if (!folder || (*folder && !tw_bag_path_ok(folder)))
+    if (!folder || (*folder && !tw_path_ok(folder)))
         return tw_unpack_bad("configuration/configuration.json", "a \"folder\" inside the code", err);
-    int fd = tw_unpack_folder(u->code_fd, folder);
+    int fd = tw_bag_folder(u->code_fd, folder);
     if (fd < 0)
         return twin_error_system(err, "cannot make %s in the code", folder);
     close(fd);
@@ -339,7 +303,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict, const s
     *out = (struct twin_unpacked){0};
     int rc = verdict->findings ? twin_error_set(err, TWIN_EFORMAT, "%s is not what its manifests say", dir) : load(&u, dir, err);
     out->differences = json_array();
-    rc = rc ? rc : out->differences ? make_into(&u, err) : no_memory(err);
+    rc = rc ? rc : out->differences ? open_into(&u, err) : no_memory(err);
     rc = rc ? rc : tw_unpack_code(&u, err);
     rc = rc ? rc : tw_unpack_data(&u, err);
     rc = rc ? rc : tw_unpack_environment(&u, err);

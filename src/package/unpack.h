@@ -4,6 +4,8 @@
 /* Inside of replay's half of the package room: what unpack*.c share. The package was verified; what its JSON says is still foreign. */
 #include "pack.h"
 
+#define TW_REPLAY_COPY "verified" /* in the folder of a replay: the package, as it was verified */
+
 struct tw_unpack {
     const struct twin_bag_verdict *verdict;
     const struct twin_unpack_options *o;
@@ -19,8 +21,6 @@ int tw_unpack_code(struct tw_unpack *u, struct twin_error *err);
 int tw_unpack_data(struct tw_unpack *u, struct twin_error *err);
 int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err);
 
-/* A folder below root, made part by part; no part of it may be a link. A descriptor, or -1. */
-int tw_unpack_folder(int root, const char *path);
 /* Copies a file of the package to a path below root; what is there is replaced, links on the way are refused. */
 int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *to, bool executable, struct twin_error *err);
 void tw_unpack_say(const struct tw_unpack *u, const char *what);

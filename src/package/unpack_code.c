@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 static const double LIMIT_S = 600;
@@ -17,20 +16,6 @@ static bool is_commit(const char *s)
 {
     size_t n = s ? strlen(s) : 0;
     return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") == n;
-}
-
-/* Nothing is put where git keeps its own. */
-static bool path_ok(const char *path)
-{
-    if (!path || !tw_bag_path_ok(path))
-        return false;
-    for (const char *p = path; *p;) {
-        size_t n = strcspn(p, "/");
-        if (n == 4 && strncasecmp(p, ".git", 4) == 0)
-            return false;
-        p += n + (p[n] == '/');
-    }
-    return true;
 }
 
 static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
@@ -67,11 +52,11 @@ static int apply(const char *dir, const char *diff, struct twin_error *err)
 static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_error *err)
 {
     const char *path = tw_pk_text(r, "path"), *commit = tw_pk_text(r, "commit"), *bundle = tw_pk_text(r, "bundle"), *diff = tw_pk_text(r, "difference");
-    if (!path || (*path && !path_ok(path)) || (bundle && (!tw_bag_path_ok(bundle) || !tw_starts(bundle, "code/"))) || (diff && (!tw_bag_path_ok(diff) || !tw_starts(diff, "code/"))))
+    if (!path || (*path && !tw_path_ok(path)) || (bundle && (!tw_path_ok(bundle) || !tw_starts(bundle, "code/"))) || (diff && (!tw_path_ok(diff) || !tw_starts(diff, "code/"))))
         return tw_unpack_bad(WHERE, "repositories with a path, a bundle and a difference inside the package", err);
     if (!bundle || !is_commit(commit))
         return twin_error_set(err, TWIN_ENOENT, "the package has no bundle of %s: twinrun audit says why", *path ? path : "its code");
-    int fd = tw_unpack_folder(u->code_fd, path);
+    int fd = tw_bag_folder(u->code_fd, path);
     if (fd < 0)
         return twin_error_system(err, "cannot make %s in the code", path);
     close(fd);
@@ -98,7 +83,7 @@ int tw_unpack_code(struct tw_unpack *u, struct twin_error *err)
             return rc;
     json_array_foreach(files, i, item) {
         const char *path = tw_pk_text(item, "path");
-        if (!path_ok(path))
+        if (!tw_path_ok(path))
             return tw_unpack_bad(WHERE, "files with a path inside the code", err);
         char *from = tw_printf("data/code/files/%s", path);
         rc = from ? tw_unpack_file(u, from, u->code_fd, path, json_is_true(json_object_get(item, "executable")), err) : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the code");

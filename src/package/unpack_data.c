@@ -69,27 +69,6 @@ static int hold_against(const struct twin_snapshot *was, const char *folder, str
 
 /* ---- files out of the package, or from their addresses */
 
-/* A link within the set may lead to another place of the set only. */
-static bool target_ok(const char *path, const char *target)
-{
-    long depth = 0;
-    for (const char *p = path; (p = strchr(p, '/')); p++)
-        depth++;
-    if (!*target || target[0] == '/')
-        return false;
-    for (const char *p = target; *p;) {
-        size_t n = strcspn(p, "/");
-        if (n == 2 && p[0] == '.' && p[1] == '.')
-            depth--;
-        else if (n && !(n == 1 && p[0] == '.'))
-            depth++;
-        if (depth < 0)
-            return false;
-        p += n + (p[n] == '/');
-    }
-    return true;
-}
-
 static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const char *path)
 {
     for (size_t i = 0; i < u->verdict->fetches; i++)
@@ -119,18 +98,18 @@ static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir
 
 static int put_entry(struct tw_unpack *u, const char *name, const struct twin_snapshot_entry *e, int root, const char *folder, struct twin_error *err)
 {
-    if (!tw_bag_path_ok(e->path))
+    if (!tw_path_ok(e->path))
         return tw_unpack_bad("data", "a snapshot whose paths stay inside its folder", err);
     const char *slash = strrchr(e->path, '/');
     char *parent = slash ? tw_strndup(e->path, (size_t)(slash - e->path)) : tw_strdup(""), *from = tw_printf("data/data/%s/%s", name, e->path), *full = tw_path_join(folder, e->path);
     int rc = parent && from && full ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data"), dir = -1;
     const struct twin_bag_fetch *f = rc ? NULL : to_fetch(u, from);
     if (rc == 0)
-        dir = tw_unpack_folder(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
+        dir = tw_bag_folder(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
     if (rc == 0 && dir < 0)
         rc = twin_error_system(err, "cannot make the folder of %s", full);
     else if (rc == 0 && e->kind == TWIN_SNAPSHOT_LINK) {
-        if (!target_ok(e->path, e->target))
+        if (!tw_path_link_ok(e->path, e->target))
             rc = tw_unpack_bad("data", "a snapshot whose links stay inside its folder", err);
         else if (symlinkat(e->target, dir, slash ? slash + 1 : e->path) != 0 && errno != EEXIST)
             rc = twin_error_system(err, "cannot make the link %s", full);
@@ -177,12 +156,17 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
         return twin_error_set(err, TWIN_ENOENT, "%zu files of the data \"%s\" are not in the package: --fetch downloads them (fetch.txt says from where), or say where you have them with --data %s=DIR", later,
                               name, name);
     char *path = below ? tw_printf("code/%s", below) : tw_printf("data/%s", name);
-    int root = path ? tw_unpack_folder(u->into_fd, path) : -1;
+    int root = path ? tw_bag_folder(u->into_fd, path) : -1;
     *folder = path ? tw_path_join(u->into, path) : NULL;
     int rc = root < 0 ? twin_error_system(err, "cannot make the folder of the data \"%s\"", name) : put_set(u, name, s, root, *folder, err);
     if (root >= 0)
         close(root);
     tw_free(path);
+    /* What is unpacked now lay in the verified copy, too: once is enough. */
+    char *copied = rc ? NULL : tw_printf("%s/data/data/%s", u->dir, name);
+    if (copied)
+        tw_remove_tree(copied, NULL, NULL);
+    tw_free(copied);
     return rc;
 }
 
@@ -191,7 +175,7 @@ static int link_into_code(struct tw_unpack *u, const char *below, const char *fo
 {
     const char *slash = strrchr(below, '/');
     char *parent = slash ? tw_strndup(below, (size_t)(slash - below)) : tw_strdup("");
-    int dir = parent ? tw_unpack_folder(u->code_fd, parent) : -1, rc = 0;
+    int dir = parent ? tw_bag_folder(u->code_fd, parent) : -1, rc = 0;
     if (dir < 0 || symlinkat(folder, dir, slash ? slash + 1 : below) != 0)
         rc = twin_error_system(err, "cannot make the link code/%s to the data", below);
     if (dir >= 0)
@@ -204,7 +188,7 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets, struc
 {
     const char *name = tw_pk_text(set, "name"), *snapshot = tw_pk_text(set, "snapshot"), *root = tw_pk_text(set, "root"), *below = tw_pk_text(set, "in_code");
     struct twin_snapshot s;
-    if (!name_ok(name) || !snapshot || !tw_bag_path_ok(snapshot) || !tw_starts(snapshot, "data/") || !root || strlen(root) != 64 || (below && !tw_bag_path_ok(below)))
+    if (!name_ok(name) || !snapshot || !tw_path_ok(snapshot) || !tw_starts(snapshot, "data/") || !root || strlen(root) != 64 || (below && !tw_path_ok(below)))
         return tw_unpack_bad(WHERE, "sets with a name, a snapshot inside the package and its root", err);
     const char *mine = given(u, name, sets);
     out->manifest = tw_printf("%s/data/%s", u->dir, snapshot);

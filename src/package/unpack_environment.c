@@ -239,7 +239,7 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
     }
     json_array_foreach(json_object_get(u->environment, "local"), i, local) {
         const char *path = tw_pk_text(local, "path");
-        char *full = path && (!*path || tw_bag_path_ok(path)) ? *path ? tw_path_join(u->code, path) : tw_strdup(u->code) : NULL;
+        char *full = path && (!*path || tw_path_ok(path)) ? *path ? tw_path_join(u->code, path) : tw_strdup(u->code) : NULL;
         if (rc == 0)
             rc = full ? pip(u, (const char *const[]){"-e", full, NULL}, err) : tw_unpack_bad(WHERE, "local packages inside the code", err);
         tw_free(full);

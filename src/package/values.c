@@ -71,13 +71,17 @@ int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err)
 {
     char *text;
     size_t n;
-    json_error_t where;
     *out = NULL;
     int rc = tw_bag_read(root, path, TW_BAG_JSON_MAX, &text, &n, err);
-    if (rc)
-        return rc;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    rc = rc ? rc : tw_pk_parse(text, n, path, out, err);
     tw_free(text);
+    return rc;
+}
+
+int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, struct twin_error *err)
+{
+    json_error_t where;
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
     if (!*out)

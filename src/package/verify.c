@@ -17,14 +17,24 @@
 #include <twin/sign.h>
 #include <unistd.h>
 
+/* A tag file: read once, since what it says and its digest must be of the same bytes. */
+struct tag_read {
+    const char *path;
+    char sha256[65];
+};
+enum { TAGS_READ = 8 };
+
 struct look {
     int root;
+    int copy; /* folder of the private copy; -1: none is made */
+    struct tag_read tag[TAGS_READ];
+    size_t tags_read;
     const char *dir;
     const struct twin_bag_options *o;
     struct twin_bag_verdict *v;
     struct tw_manifest tags, payload;
     struct tw_fetch fetch;
-    uint64_t oxum_bytes, oxum_files, seen_bytes, seen_files;
+    uint64_t oxum_bytes, oxum_files, seen_bytes, payload_bytes, payload_files;
     size_t entries;
     struct twin_error *err;
 };
@@ -68,46 +78,116 @@ static int as_finding(struct look *l, const char *path, int rc, const struct twi
 
 /* ---- files */
 
-static int check_file(struct look *l, int fd, const struct stat *st, const char *path, struct tw_manifest_entry *e)
+/* Where the copy of a file goes: a new file, or -1 with *rc 0 when none is wanted (any more). */
+static int open_copy(struct look *l, const char *path, int *rc)
 {
-    char hex[65];
-    uint64_t bytes = 0;
-    struct twin_error inner = TWIN_ERROR_INIT;
+    *rc = 0;
+    bool too_large = l->payload_bytes > l->oxum_bytes; /* `totals` will say so: nothing more is written for it */
+    if (l->copy < 0 || l->v->findings > 0 || too_large)
+        return -1;
+    const char *slash = strrchr(path, '/');
+    char *parent = slash ? tw_strndup(path, (size_t)(slash - path)) : tw_strdup("");
+    int dir = parent ? tw_bag_folder(l->copy, parent) : -1;
+    int to = -1;
+    if (dir >= 0)
+        to = openat(dir, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (to < 0)
+        *rc = twin_error_system(l->err, "cannot write a copy of %s", path);
+    if (dir >= 0)
+        close(dir);
+    tw_free(parent);
+    return to;
+}
+
+static int close_copy(struct look *l, const char *path, int to, int rc)
+{
+    if (to >= 0 && close(to) != 0 && rc == 0)
+        rc = twin_error_system(l->err, "cannot write a copy of %s", path);
+    return rc;
+}
+
+static int judge_file(struct look *l, const char *path, struct tw_manifest_entry *e, uint64_t bytes, const char *hex)
+{
     e->seen = true;
-    int rc = tw_bag_sha256(fd, (uint64_t)st->st_size, hex, &bytes, &inner);
-    if (rc == TWIN_ENOMEM)
-        return twin_error_set(l->err, rc, "%s", inner.message);
-    if (rc)
-        return finding(l, TWIN_BAG_CHANGED, path, "%s", inner.message);
     l->seen_bytes += bytes;
-    l->seen_files++;
+    if (tw_starts(path, "data/")) {
+        l->payload_bytes += bytes;
+        l->payload_files++;
+    }
     if (l->o && l->o->progress)
         l->o->progress(l->o->user, l->seen_bytes, l->oxum_bytes);
     if (strcmp(hex, e->sha256) != 0)
         return finding(l, TWIN_BAG_CHANGED, path, "expected sha256 %s, found %s", e->sha256, hex);
+    e->good = true;
     l->v->files++;
     l->v->bytes += bytes;
     return 0;
+}
+
+static int check_file(struct look *l, int fd, uint64_t size, const char *path, struct tw_manifest_entry *e)
+{
+    char hex[65];
+    uint64_t bytes = 0;
+    int rc;
+    struct twin_error inner = TWIN_ERROR_INIT;
+    struct tw_bag_copy copy = {.to = open_copy(l, path, &rc)};
+    if (rc)
+        return rc;
+    e->seen = true;
+    rc = tw_bag_sha256(fd, size, copy.to < 0 ? NULL : &copy, hex, &bytes, &inner);
+    if (rc == TWIN_ENOMEM || copy.failed)
+        rc = twin_error_set(l->err, rc, "%s: %s", path, inner.message);
+    else if (rc)
+        rc = finding(l, TWIN_BAG_CHANGED, path, "%s", inner.message);
+    else
+        rc = judge_file(l, path, e, bytes, hex);
+    return close_copy(l, path, copy.to, rc);
+}
+
+static const struct tag_read *tag_read(const struct look *l, const char *path)
+{
+    for (size_t i = 0; i < l->tags_read; i++)
+        if (strcmp(l->tag[i].path, path) == 0)
+            return &l->tag[i];
+    return NULL;
+}
+
+/* The file is looked at by what was opened, not by its name once more. */
+static int look_at_open(struct look *l, int fd, const char *path, bool payload, struct tw_manifest_entry *e)
+{
+    struct stat st;
+    const struct tag_read *tag = tag_read(l, path);
+    e->seen = true;
+    if (fstat(fd, &st) != 0)
+        return finding(l, TWIN_BAG_CHANGED, path, "cannot be looked at: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return finding(l, TWIN_BAG_FORBIDDEN, path, "neither a file nor a folder");
+    uint64_t size = (uint64_t)st.st_size;
+    if (payload && size > l->oxum_bytes)
+        return finding(l, TWIN_BAG_CHANGED, path, "%llu bytes: larger than the whole payload ought to be",
+                       (unsigned long long)size);
+    if (tag)
+        return judge_file(l, path, e, size, tag->sha256);
+    return check_file(l, fd, size, path, e);
 }
 
 static int look_at(struct look *l, int dir, const char *name, const char *path, const struct stat *st)
 {
     if (strcmp(path, TW_BAG_TAGMANIFEST) == 0 || strcmp(path, TW_BAG_SIGNATURE) == 0)
         return S_ISREG(st->st_mode) ? 0 : finding(l, TWIN_BAG_FORBIDDEN, path, "expected a regular file");
-    const struct tw_manifest *m = tw_starts(path, "data/") ? &l->payload : &l->tags;
-    struct tw_manifest_entry *e = tw_manifest_find(m, path);
+    bool payload = tw_starts(path, "data/");
+    struct tw_manifest_entry *e = tw_manifest_find(payload ? &l->payload : &l->tags, path);
     if (!S_ISREG(st->st_mode))
-        return finding(l, TWIN_BAG_FORBIDDEN, path, S_ISLNK(st->st_mode) ? "a link: a package holds none" : "neither a file nor a folder");
+        return finding(l, TWIN_BAG_FORBIDDEN, path,
+                       S_ISLNK(st->st_mode) ? "a link: a package holds none" : "neither a file nor a folder");
     if (!e)
         return finding(l, TWIN_BAG_EXTRA, path, "no manifest lists it");
-    if (m == &l->payload && (uint64_t)st->st_size > l->oxum_bytes)
-        return finding(l, TWIN_BAG_CHANGED, path, "%llu bytes: larger than the whole payload ought to be", (unsigned long long)st->st_size);
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         e->seen = true;
         return finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno));
     }
-    int rc = check_file(l, fd, st, path, e);
+    int rc = look_at_open(l, fd, path, payload, e);
     close(fd);
     return rc;
 }
@@ -161,12 +241,29 @@ static int walk(struct look *l, int dir, const char *prefix, int depth)
 
 /* ---- tag files */
 
+static int copy_tag(struct look *l, const char *path, const char *text, size_t n)
+{
+    int rc;
+    int to = open_copy(l, path, &rc);
+    if (to >= 0 && tw_write_all(to, text, n) != 0)
+        rc = twin_error_system(l->err, "cannot write a copy of %s", path);
+    return close_copy(l, path, to, rc);
+}
+
 static int read_tag(struct look *l, const char *path, size_t cap, char **text, size_t *n, bool *ok)
 {
     struct twin_error inner = TWIN_ERROR_INIT;
+    struct tag_read *tag = &l->tag[l->tags_read];
     int rc = tw_bag_read(l->root, path, cap, text, n, &inner);
     *ok = rc == 0;
-    return as_finding(l, path, rc, &inner);
+    if (rc)
+        return as_finding(l, path, rc, &inner);
+    if (l->tags_read == TAGS_READ)
+        return twin_error_set(l->err, TWIN_ELIMIT, "%s: more tag files than a package has", l->dir);
+    tag->path = path;
+    l->tags_read++;
+    rc = tw_bag_hash(*text, *n, tag->sha256, l->err);
+    return rc ? rc : copy_tag(l, path, *text, *n);
 }
 
 static int read_bagit(struct look *l)
@@ -249,8 +346,8 @@ static int missing(struct look *l)
             rc = finding(l, TWIN_BAG_MALFORMED, "fetch.txt", "names %s, which no manifest lists", l->fetch.item[i].path);
         } else if (!e->seen) {
             e->seen = true;
-            l->seen_bytes += l->fetch.item[i].bytes;
-            l->seen_files++;
+            l->payload_bytes += l->fetch.item[i].bytes;
+            l->payload_files++;
             rc = fetch_later(l, &l->fetch.item[i], e);
         }
     }
@@ -262,13 +359,13 @@ static int missing(struct look *l)
     return rc;
 }
 
-static int totals(struct look *l, uint64_t tag_bytes, uint64_t tag_files)
+static int totals(struct look *l)
 {
-    uint64_t bytes = l->seen_bytes - tag_bytes, files = l->seen_files - tag_files;
-    if (l->v->findings || (bytes == l->oxum_bytes && files == l->oxum_files))
+    if (l->v->findings || (l->payload_bytes == l->oxum_bytes && l->payload_files == l->oxum_files))
         return 0;
-    return finding(l, TWIN_BAG_CHANGED, "bag-info.txt", "Payload-Oxum: expected %llu.%llu, found %llu.%llu", (unsigned long long)l->oxum_bytes, (unsigned long long)l->oxum_files,
-                   (unsigned long long)bytes, (unsigned long long)files);
+    return finding(l, TWIN_BAG_CHANGED, "bag-info.txt", "Payload-Oxum: expected %llu.%llu, found %llu.%llu",
+                   (unsigned long long)l->oxum_bytes, (unsigned long long)l->oxum_files,
+                   (unsigned long long)l->payload_bytes, (unsigned long long)l->payload_files);
 }
 
 /* ---- the signature */
@@ -345,46 +442,47 @@ bool twin_package_is(const char *dir)
 
 static int look_through(struct look *l)
 {
-    struct twin_error inner = TWIN_ERROR_INIT;
-    uint64_t bytes = 0, tag_bytes, tag_files;
-    int fd = tw_bag_open(l->root, TW_BAG_TAGMANIFEST, O_RDONLY);
-    int rc = fd < 0 ? 0 : tw_bag_sha256(fd, TW_BAG_MANIFEST_MAX, l->v->tagmanifest, &bytes, &inner);
-    if (fd >= 0)
-        close(fd);
-    if (rc == TWIN_ENOMEM)
-        return twin_error_set(l->err, rc, "%s", inner.message);
-    rc = read_bagit(l);
+    int rc = read_bagit(l);
     rc = rc ? rc : read_manifest(l, TW_BAG_TAGMANIFEST, &l->tags, false);
+    const struct tag_read *named = tag_read(l, TW_BAG_TAGMANIFEST);
+    if (named)
+        memcpy(l->v->tagmanifest, named->sha256, sizeof l->v->tagmanifest);
     rc = rc ? rc : read_manifest(l, "manifest-sha256.txt", &l->payload, true);
     rc = rc ? rc : read_info(l);
     rc = rc ? rc : read_fetch(l);
     rc = rc ? rc : check_signature(l);
-    fd = rc ? -1 : openat(l->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = rc ? -1 : openat(l->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (rc == 0)
         rc = fd < 0 ? twin_error_system(l->err, "cannot list %s", l->dir) : walk(l, fd, "", 0);
-    tag_bytes = tag_files = 0;
-    for (size_t i = 0; i < l->tags.count; i++)
-        if (l->tags.item[i].seen) {
-            struct stat st;
-            bool there = fstatat(l->root, l->tags.item[i].path, &st, AT_SYMLINK_NOFOLLOW) == 0;
-            tag_bytes += there ? (uint64_t)st.st_size : 0;
-            tag_files += there;
-        }
     rc = rc ? rc : missing(l);
-    return rc ? rc : totals(l, tag_bytes, tag_files);
+    return rc ? rc : totals(l);
 }
 
 int twin_package_verify(const char *dir, const struct twin_bag_options *o, struct twin_bag_verdict *out, struct twin_error *err)
 {
-    struct look l = {.dir = dir, .o = o, .v = out, .err = err};
+    struct look l = {.dir = dir, .o = o, .v = out, .err = err, .copy = -1};
     *out = (struct twin_bag_verdict){0};
     l.root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l.root < 0)
         return twin_error_system(err, "cannot read %s", dir);
-    int rc = look_through(&l);
+    int rc = 0;
+    if (o && o->copy) {
+        l.copy = open(o->copy, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (l.copy < 0)
+            rc = twin_error_system(err, "cannot open %s", o->copy);
+    }
+    rc = rc ? rc : look_through(&l);
     close(l.root);
+    if (l.copy >= 0)
+        close(l.copy);
     tw_manifest_free(&l.tags);
-    tw_manifest_free(&l.payload);
+    out->payload = rc ? NULL : tw_malloc(sizeof *out->payload);
+    if (out->payload)
+        *out->payload = l.payload;
+    else
+        tw_manifest_free(&l.payload);
+    if (rc == 0 && !out->payload)
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory verifying %s", dir);
     tw_fetch_free(&l.fetch);
     if (rc)
         twin_bag_verdict_free(out);
@@ -404,6 +502,9 @@ void twin_bag_verdict_free(struct twin_bag_verdict *v)
     if (v->trust)
         twin_trust_verdict_free(v->trust);
     tw_free(v->trust);
+    if (v->payload)
+        tw_manifest_free(v->payload);
+    tw_free(v->payload);
     tw_free(v->finding);
     tw_free(v->fetch);
     *v = (struct twin_bag_verdict){0};

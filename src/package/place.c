@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder of a replay. What was verified is copied into it and used from there, so nobody else may be able to put
+ * something else in its place: neither in it (mode 0700) nor, where a signature is asked for, by renaming a folder
+ * above it.
+ */
+#include "unpack.h"
+
+#include "base.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int no_memory(struct twin_error *err)
+{
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory making the folder of a replay");
+}
+
+/* A group of one, as many systems make one for each user. */
+static bool is_own_group(const struct stat *st)
+{
+    return st->st_gid == getegid() && getegid() == geteuid();
+}
+
+/* Can somebody else rename or replace what lies in this folder? With the sticky bit only the owners of things can. */
+static bool others_can_replace(const struct stat *st)
+{
+    bool owned = st->st_uid == 0 || st->st_uid == geteuid();
+    bool by_others = (st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !is_own_group(st));
+    return !owned || (by_others && !(st->st_mode & S_ISVTX));
+}
+
+/* Each folder above `path`, which is absolute and free of links. */
+static int check_above(const char *path, struct twin_error *err)
+{
+    struct stat st;
+    char *at = tw_strdup(path);
+    int rc = at ? 0 : no_memory(err);
+    while (rc == 0 && strcmp(at, "/") != 0) {
+        char *slash = strrchr(at, '/');
+        slash[slash == at ? 1 : 0] = '\0';
+        if (lstat(at, &st) != 0)
+            rc = twin_error_system(err, "cannot look at %s", at);
+        else if (others_can_replace(&st))
+            rc = twin_error_set(err, TWIN_EIO,
+                                "%s: others can put something else in place of what lies in it, so no signed package "
+                                "is run there; name another folder with --into",
+                                at);
+    }
+    tw_free(at);
+    return rc;
+}
+
+static bool is_empty(const char *path)
+{
+    size_t n = 0;
+    DIR *d = opendir(path);
+    if (!d)
+        return false;
+    for (struct dirent *e; (e = readdir(d));)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    closedir(d);
+    return n == 0;
+}
+
+/* The folder's parents as they are made anywhere, itself for this user only. */
+static int make_private(const char *into, bool *made, struct twin_error *err)
+{
+    struct stat st;
+    *made = false;
+    if (lstat(into, &st) == 0) {
+        if (!S_ISDIR(st.st_mode) || !is_empty(into))
+            return twin_error_set(err, TWIN_EIO,
+                                  "%s: expected a new or an empty folder, found %s; name another with --into", into,
+                                  S_ISDIR(st.st_mode) ? "things in it" : "something else");
+        if (st.st_uid != geteuid())
+            return twin_error_set(err, TWIN_EIO, "%s: the folder is somebody else's; name another with --into", into);
+        return chmod(into, 0700) == 0 ? 0 : twin_error_system(err, "cannot change the mode of %s", into);
+    }
+    const char *slash = strrchr(into, '/');
+    char *parent = tw_strndup(into, slash == into ? 1 : (size_t)(slash - into));
+    int rc = parent ? tw_mkdirs(parent, err) : no_memory(err);
+    tw_free(parent);
+    if (rc == 0 && mkdir(into, 0700) != 0)
+        rc = twin_error_system(err, "cannot make folder %s", into);
+    *made = rc == 0;
+    return rc;
+}
+
+int twin_replay_place(const char *into, bool strict, char **copy, struct twin_error *err)
+{
+    char *whole = tw_path_absolute(into, err);
+    *copy = NULL;
+    if (!whole)
+        return TWIN_ENOMEM;
+    for (size_t n = strlen(whole); n > 1 && whole[n - 1] == '/'; n--)
+        whole[n - 1] = '\0';
+    bool made;
+    int rc = make_private(whole, &made, err);
+    char *real = rc ? NULL : tw_pk_real("/", whole);
+    if (rc == 0 && !real)
+        rc = no_memory(err);
+    if (rc == 0 && strict)
+        rc = check_above(real, err);
+    if (rc == 0 && !(*copy = tw_path_join(real, TW_REPLAY_COPY)))
+        rc = no_memory(err);
+    if (rc == 0 && mkdir(*copy, 0700) != 0)
+        rc = twin_error_system(err, "cannot make folder %s", *copy);
+    if (rc) {
+        tw_free(*copy);
+        *copy = NULL;
+    }
+    if (rc && made)
+        rmdir(whole);
+    tw_free(real);
+    tw_free(whole);
+    return rc;
+}
