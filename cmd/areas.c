@@ -53,12 +53,12 @@ void tw_area_print(enum twin_area which, const json_t *area, bool explain)
     const char *holds = json_string_value(json_object_get(area, "holds"));
     size_t n = json_array_size(missing);
     tw_put("%-13s  %s  ", twin_area_name(which), tw_area_passes(area) ? "pass" : "FAIL");
-    tw_put_value(holds ? holds : "");
+    tw_put("%s", holds ? holds : "");
     tw_put("\n");
     for (size_t i = 0; i < n && i < SHOWN; i++) {
         const char *text = json_string_value(json_array_get(missing, i));
         tw_put("  %-11s        ", i ? "" : "missing");
-        tw_put_value(text ? text : "?");
+        tw_put("%s", text ? text : "?");
         tw_put("\n");
     }
     if (n > SHOWN)

@@ -94,7 +94,7 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
         }
     if (x->hint)
         tw_buf_printf(&why, "%s%s", why.len ? "; " : "", x->hint);
-    char *safe = why.failed ? NULL : tw_printable(why.data, why.len);
+    char *safe = why.failed ? NULL : tw_printable_again(why.data, why.len);
     json_t *o = json_pack("{s:s, s:s, s:s}", "item", x->text, "answer", x->needs == YOURS ? "yours" : yes ? "yes" : "no", "because", safe ? safe : "");
     tw_free(safe);
     tw_buf_free(&why);

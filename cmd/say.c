@@ -41,13 +41,6 @@ void tw_put_to(FILE *out, const char *format, ...)
     va_end(ap);
 }
 
-void tw_put_value(const char *s)
-{
-    char *safe = tw_printable(s, strlen(s));
-    fputs(safe ? safe : "?", stdout);
-    tw_free(safe);
-}
-
 static void put_lines(FILE *out, const char *text, bool coloured)
 {
     char *safe = tw_printable_lines(text, coloured);

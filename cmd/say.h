@@ -20,8 +20,6 @@ int tw_bad_use(const char *command, const char *format, ...) __attribute__((form
  */
 void tw_put(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void tw_put_to(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* One value that somebody else chose, as tw_printable writes it. */
-void tw_put_value(const char *s);
 /* Text that was made in lines: these stay. */
 void tw_put_lines(FILE *out, const char *text);
 /* The same to stdout, where colours stay, too: for a text whose values are escaped already. */

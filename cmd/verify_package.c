@@ -57,16 +57,16 @@ void tw_package_print(const char *dir, const struct twin_bag_verdict *v)
     char size[16], count[32];
     uint64_t later = 0;
     tw_put("%-8s", v->findings ? "FAILED" : "OK");
-    tw_put_value(dir);
+    tw_put("%s", dir);
     if (v->findings)
         tw_put(": %s thing%s not as in its manifests\n", tw_human_count(v->findings, count), v->findings == 1 ? " is" : "s are");
     else
         tw_put("  %s files, %s, each as in its manifest, nothing besides\n", tw_human_count(v->files, count), tw_human_bytes(v->bytes, size));
     for (size_t i = 0; i < v->findings && i < SHOWN; i++) {
         tw_put("  %-11s  ", twin_bag_change_name(v->finding[i].change));
-        tw_put_value(v->finding[i].path);
+        tw_put("%s", v->finding[i].path);
         tw_put("\n               ");
-        tw_put_value(v->finding[i].why);
+        tw_put("%s", v->finding[i].why);
         tw_put("\n");
     }
     if (v->findings > SHOWN)

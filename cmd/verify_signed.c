@@ -66,9 +66,9 @@ static void print_digests(const char *label, const json_t *digests)
     json_object_foreach((json_t *)(uintptr_t)digests, algorithm, value)
     {
         tw_put("             %s  ", label);
-        tw_put_value(algorithm);
+        tw_put("%s", algorithm);
         tw_put(":");
-        tw_put_value(json_string_value(value) ? json_string_value(value) : "?");
+        tw_put("%s", json_string_value(value) ? json_string_value(value) : "?");
         tw_put("\n");
     }
 }
@@ -78,7 +78,7 @@ static void print_changes(const json_t *changes)
     for (size_t i = 0; i < json_array_size(changes) && i < SHOWN; i++) {
         const json_t *c = json_array_get(changes, i);
         tw_put("  %-9s  ", json_string_value(json_object_get(c, "change")));
-        tw_put_value(json_string_value(json_object_get(c, "name")));
+        tw_put("%s", json_string_value(json_object_get(c, "name")));
         tw_put("\n");
         print_digests("signed", json_object_get(c, "signed"));
         print_digests("found ", json_object_get(c, "found"));
@@ -104,15 +104,15 @@ int tw_signed_print(const struct tw_signed *s, bool json)
         return rc ? rc : s->rc;
     }
     tw_put("%s  ", headings[s->rc]);
-    tw_put_value(s->why);
+    tw_put("%s", s->why);
     tw_put("\n");
     for (size_t i = 0; i < s->trust->judged_count; i++) {
         const struct twin_judged *j = &s->trust->judged[i];
         tw_put("  %-13s  ", twin_signature_state_name(j->state));
-        tw_put_value(*j->name ? j->name : "(no name)");
+        tw_put("%s", *j->name ? j->name : "(no name)");
         tw_put("  %.16s%s", j->keyid, strlen(j->keyid) > 16 ? "..." : "");
         tw_put("%s", *j->why ? "  " : "");
-        tw_put_value(j->why);
+        tw_put("%s", j->why);
         tw_put("\n");
     }
     print_changes(s->changes);

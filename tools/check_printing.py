@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails where C code prints around cmd/say.h: foreign text would reach a terminal as it is.
 
-Every word of a command goes through tw_put, tw_put_to, tw_put_value, tw_put_lines or tw_say, which write out
+Every word of a command goes through tw_put, tw_put_to, tw_put_lines or tw_say, which write out
 what a terminal obeys, what turns text around and what breaks a line (src/base/printable.c). Rooms print nothing.
 A line with the comment `exact bytes:` and a reason may write: what a user asks for byte by byte.
 """

@@ -20,6 +20,7 @@ from collections import Counter
 
 from . import _causes, _lines
 from ._claims import Claims
+from ._clock import Clock, without
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
 from .trace import TraceError
 
@@ -46,7 +47,7 @@ def most_steps(ranges):
     return most
 
 
-class Recheck(Claims):
+class Recheck(Claims, Clock):
     """All claims of one verdict against its runs."""
 
     # ---- the verdict's own word
@@ -160,6 +161,9 @@ class Recheck(Claims):
             "another claim contradicts it",
         )
         need(len(self.runs) > 1, "one run alone is never the same as another")
+        for c in self.claims:
+            if c.get("claim") == "clock":
+                self.clock(c)
         most = records = 0
         for i in range(2, len(self.runs) + 1):
             ranges = [
@@ -225,6 +229,7 @@ class Recheck(Claims):
                 b.stream(stream),
                 _lines.facts(a.json, a.folder),
                 _lines.facts(b.json, b.folder),
+                lambda text, stream=stream: without(text, stream, self.times),
             )
             left = [d for d in left if d.numbers]
             need(
@@ -245,6 +250,7 @@ class Recheck(Claims):
         "order-only": Claims.finding,
         "noise": Claims.noise,
         "artifact": Claims.artifact,
+        "clock": Clock.clock,
         "outcome": Claims.outcome,
         "lost": Claims.lost,
         "class": Claims.classes,

@@ -48,6 +48,7 @@ const char *tw_env_get(const struct tw_env *e, const char *name);
 void tw_env_free(struct tw_env *e);
 /* True for the variables whose values are kept in run.json: those that decide about numbers. Never secrets. */
 bool tw_env_is_kept(const char *entry);
+uint32_t tw_env_clock_factor(const char *factors); /* how many times as fast the job's clocks ran */
 int64_t tw_env_shown_clock(const char *factors); /* TWINRUN_FACTORS, or NULL: what shown_clock_s of a run means */
 
 struct tw_agent_setup {
