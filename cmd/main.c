@@ -64,7 +64,7 @@ static int dispatch(int argc, char **argv)
         return TW_EXIT_TROUBLE;
     }
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-        printf("twinrun %s\n", TWINRUN_VERSION);
+        tw_put("twinrun %s\n", TWINRUN_VERSION);
         return 0;
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)

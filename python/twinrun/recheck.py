@@ -430,7 +430,7 @@ def main(argv):
     try:
         results = recheck(args[0], args[1:])
     except (Trouble, OSError) as e:
-        sys.stderr.write("recheck: %s\n" % e)
+        sys.stderr.write("recheck: %s\n" % printable(str(e), again=True))
         return 2
     n = Counter(state for state, _, _ in results)
     if "--json" in argv:
@@ -447,10 +447,9 @@ def main(argv):
         )
     else:
         for state, kind, text in results:
-            print(
-                "%-10s %-11s %s"
-                % (state.upper() if state == "refuted" else state, kind, printable(str(text)))
-            )
+            word_of = state.upper() if state == "refuted" else state
+            shown = printable(str(text), again=True)
+            print("%-10s %-11s %s" % (word_of, printable(str(kind)), shown))
         print("%d confirmed, %d refuted, %d stated" % (n["confirmed"], n["refuted"], n["stated"]))
     return 1 if n["refuted"] else 0
 
