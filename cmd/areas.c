@@ -4,6 +4,7 @@
 #include "json.h"
 
 #include "base.h"
+#include "say.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,29 +47,22 @@ json_t *tw_area_json(enum twin_area which, const json_t *area)
     return o;
 }
 
-static void print_safe(const char *s)
-{
-    char *safe = tw_printable(s, strlen(s));
-    fputs(safe ? safe : "?", stdout);
-    tw_free(safe);
-}
-
 void tw_area_print(enum twin_area which, const json_t *area, bool explain)
 {
     const json_t *missing = json_object_get(area, "missing");
     const char *holds = json_string_value(json_object_get(area, "holds"));
     size_t n = json_array_size(missing);
-    printf("%-13s  %s  ", twin_area_name(which), tw_area_passes(area) ? "pass" : "FAIL");
-    print_safe(holds ? holds : "");
-    putchar('\n');
+    tw_put("%-13s  %s  ", twin_area_name(which), tw_area_passes(area) ? "pass" : "FAIL");
+    tw_put("%s", holds ? holds : "");
+    tw_put("\n");
     for (size_t i = 0; i < n && i < SHOWN; i++) {
         const char *text = json_string_value(json_array_get(missing, i));
-        printf("  %-11s        ", i ? "" : "missing");
-        print_safe(text ? text : "?");
-        putchar('\n');
+        tw_put("  %-11s        ", i ? "" : "missing");
+        tw_put("%s", text ? text : "?");
+        tw_put("\n");
     }
     if (n > SHOWN)
-        printf("                     and %zu more (--json lists all)\n", n - SHOWN);
+        tw_put("                     and %zu more (--json lists all)\n", n - SHOWN);
     if (explain && n)
-        printf("  %-11s        %s\n  %-11s        %s\n", "risk", words[which].risk, "ask for", words[which].ask);
+        tw_put("  %-11s        %s\n  %-11s        %s\n", "risk", words[which].risk, "ask for", words[which].ask);
 }

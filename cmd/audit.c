@@ -136,23 +136,23 @@ static void print_target(const struct audit_args *a, const struct target *t, boo
     char *safe = tw_printable(t->given, strlen(t->given));
     for (size_t i = 0; i < TWIN_AREAS; i++)
         failed += !tw_area_passes(t->found.area[i]);
-    printf("%s  %s, %s: ", passes(t) ? "PASS" : "FAIL", t->kind, safe ? safe : "?");
+    tw_put("%s  %s, %s: ", passes(t) ? "PASS" : "FAIL", t->kind, safe ? safe : "?");
     if (failed)
-        printf("%zu of %d fail\n", failed, TWIN_AREAS);
+        tw_put("%zu of %d fail\n", failed, TWIN_AREAS);
     else
-        printf("all %d pass%s\n", TWIN_AREAS, t->verdict.findings ? ", but it is not what its manifests say (twinrun verify)" : "");
+        tw_put("all %d pass%s\n", TWIN_AREAS, t->verdict.findings ? ", but it is not what its manifests say (twinrun verify)" : "");
     tw_free(safe);
     for (size_t i = 0; i < TWIN_AREAS; i++)
         tw_area_print((enum twin_area)i, t->found.area[i], true);
     if (failed && t->verdict.findings)
-        printf("verify         FAIL  %zu thing%s not as in the manifests (twinrun verify)\n", t->verdict.findings, t->verdict.findings == 1 ? " is" : "s are");
+        tw_put("verify         FAIL  %zu thing%s not as in the manifests (twinrun verify)\n", t->verdict.findings, t->verdict.findings == 1 ? " is" : "s are");
     if (a->checklist) {
         json_t *list = tw_checklist(a->checklist, t->found.area);
         tw_checklist_print(a->checklist, list);
         json_decref(list);
     }
     if (several)
-        putchar('\n');
+        tw_put("\n");
 }
 
 /* ---- as a statement: in-toto's predicate for test results */

@@ -74,6 +74,8 @@ static const struct tw_option options[] = {
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation",
      FIELD(no_zoom)},
+    {"no-clock", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
+     "do not make two more runs under faster clocks where it is not known whether printed numbers are times", FIELD(no_clock)},
     {"zoom-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Comparison",
      "what naming the operation may take at most; as long as five runs, or a minute, unless given", FIELD(zoom_time), 1, UINT32_MAX},
     {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not look for known cases that look alike", FIELD(no_cases)},
@@ -300,6 +302,7 @@ static int check(struct tw_check *c)
     if (rc >= 0)
         return rc;
     if (!c->interrupted && !c->out_of_time && !c->trouble) {
+        tw_check_clock(c);
         tw_check_repeat_arm(c);
         if (!c->args.against)
             tw_check_zoom(c);
@@ -386,6 +389,9 @@ const struct tw_command tw_command_check = {
     "are "
     "then run once more at operation level to name the operation (--no-zoom leaves that out). That takes at most --zoom-time, else as long as five runs, or a "
     "minute; twinrun zoom has no limit.\n\n"
+    "Where runs differ only in printed numbers of which it is not known whether they are times (\"conv1: 3.2 ms\"), two more runs "
+    "are made in which every clock that the job reads runs faster, while its waits stay as long: what follows the clock is a time "
+    "(--no-clock leaves that out).\n\n"
     "With --a and --b two commands are compared that ought to compute the same: a continuous and a resumed job, two "
     "and "
     "four workers, two environments. Each is run by sh -c. When they differ, A is run once more, to tell whether A "

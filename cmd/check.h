@@ -20,7 +20,7 @@ struct tw_check_args {
     uint64_t transplant_limit;
     struct tw_window window;
     struct tw_strings ignore, data;
-    bool no_cases, all, lossless, no_telemetry, fresh_dir, no_zoom, control, show_output, json, github, bisect, quiet;
+    bool no_cases, all, lossless, no_telemetry, fresh_dir, no_zoom, no_clock, control, show_output, json, github, bisect, quiet;
 };
 
 struct tw_check {
@@ -78,6 +78,7 @@ int tw_check_resume_options(const struct tw_check_args *a, bool job);
 int tw_check_half(struct tw_check *c, bool *done);
 
 /* ---- check_extra.c */
+void tw_check_clock(struct tw_check *c); /* check_clock.c: the clock experiment */
 void tw_check_zoom(struct tw_check *c);
 void tw_check_repeat_arm(struct tw_check *c);  /* does arm A repeat itself? */
 void tw_check_control(struct tw_check *c);     /* --control */

@@ -175,18 +175,16 @@ void tw_check_shared_files(struct tw_check *c)
     c->shares_files = n > 0;
     if (c->v->outcome == TWIN_SAME) /* what was read there, if anything, changed nothing */
         return;
-    char *name = one ? tw_printable(one, strlen(one)) : NULL;
-    if (name && n == 1)
+    if (one && n == 1)
         tw_verdict_note(
             c->v,
             "every run wrote %s: a later one may have read what an earlier one left; --fresh-dir keeps them apart",
-            name);
-    else if (name)
+            one);
+    else if (one)
         tw_verdict_note(c->v,
                         "every run wrote %s and %zu more files: a later one may have read what an earlier one left; "
                         "--fresh-dir keeps them apart",
-                        name, n - 1);
-    tw_free(name);
+                        one, n - 1);
 }
 
 void tw_check_show_tail(const struct twin_run *r)
@@ -201,9 +199,7 @@ void tw_check_show_tail(const struct twin_run *r)
         tw_say("run 1 printed last (%s):", path);
         for (const char *line = data + from; line < data + bytes;) {
             size_t n = strcspn(line, "\n");
-            char *safe = tw_printable(line, n);
-            fprintf(stderr, "  | %s\n", safe ? safe : "");
-            tw_free(safe);
+            tw_put_to(stderr, "  | %.*s\n", (int)n, line);
             line += n + 1;
         }
     }

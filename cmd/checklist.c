@@ -8,6 +8,7 @@
 #include "areas.h"
 
 #include "base.h"
+#include "say.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
         }
     if (x->hint)
         tw_buf_printf(&why, "%s%s", why.len ? "; " : "", x->hint);
-    char *safe = why.failed ? NULL : tw_printable(why.data, why.len);
+    char *safe = why.failed ? NULL : tw_printable_again(why.data, why.len);
     json_t *o = json_pack("{s:s, s:s, s:s}", "item", x->text, "answer", x->needs == YOURS ? "yours" : yes ? "yes" : "no", "because", safe ? safe : "");
     tw_free(safe);
     tw_buf_free(&why);
@@ -111,12 +112,12 @@ json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
 
 void tw_checklist_print(const char *name, const json_t *list)
 {
-    printf("\n%s checklist, as far as the evidence goes (\"yours\": the author has to say it)\n", name);
+    tw_put("\n%s checklist, as far as the evidence goes (\"yours\": the author has to say it)\n", name);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *x = json_array_get(list, i);
         const char *why = json_string_value(json_object_get(x, "because"));
-        printf("  %-5s  %s\n", json_string_value(json_object_get(x, "answer")), json_string_value(json_object_get(x, "item")));
+        tw_put("  %-5s  %s\n", json_string_value(json_object_get(x, "answer")), json_string_value(json_object_get(x, "item")));
         if (why && *why)
-            printf("         %s\n", why);
+            tw_put("         %s\n", why);
     }
 }

@@ -164,23 +164,23 @@ static void text(const struct sides *s, const struct twin_diagnosis *d)
     for (size_t i = 0; i < d->count; i++) {
         const struct twin_diagnosis_finding *f = &d->finding[i];
         char *safe = tw_printable(f->evidence, strlen(f->evidence));
-        printf("%-8s  %s: %s\n", f->numeric && f->speed ? "BOTH" : f->numeric ? "NUMERIC" : "SPEED", f->name, safe ? safe : "");
-        printf("          practice: %s\n", f->practice);
+        tw_put("%-8s  %s: %s\n", f->numeric && f->speed ? "BOTH" : f->numeric ? "NUMERIC" : "SPEED", f->name, safe ? safe : "");
+        tw_put("          practice: %s\n", f->practice);
         tw_free(safe);
     }
     if (d->count == 0)
-        puts(s->verdict->bitwise == TWIN_SAME ? "NO DIFFERENCE  equal bits, and no difference of speed was shown" : "NO DIFFERENCE SHOWN  see below for what was not seen");
-    printf("\nbits      %s, %zu class%s in %zu runs", twin_verdict_name(s->verdict->bitwise), s->verdict->class_count, s->verdict->class_count == 1 ? "" : "es", s->n);
+        tw_put("%s\n", s->verdict->bitwise == TWIN_SAME ? "NO DIFFERENCE  equal bits, and no difference of speed was shown" : "NO DIFFERENCE SHOWN  see below for what was not seen");
+    tw_put("\nbits      %s, %zu class%s in %zu runs", twin_verdict_name(s->verdict->bitwise), s->verdict->class_count, s->verdict->class_count == 1 ? "" : "es", s->n);
     if (s->verdict->bitwise == TWIN_INCONCLUSIVE && s->verdict->unseen_count)
-        printf("; not seen: %s", s->verdict->unseen[0]);
+        tw_put("; not seen: %s", s->verdict->unseen[0]);
     speed_words(s, &b);
-    printf("\nspeed     %s\n", b.data ? b.data : "");
+    tw_put("\nspeed     %s\n", b.data ? b.data : "");
     tw_buf_free(&b);
     for (int k = 0; k < 2; k++)
-        printf("%c         %zu run%s: %s\n", 'A' + k, s->set[k].n, s->set[k].n == 1 ? "" : "s", s->set[k].operand);
+        tw_put("%c         %zu run%s: %s\n", 'A' + k, s->set[k].n, s->set[k].n == 1 ? "" : "s", s->set[k].operand);
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < s->set[k].left_out_count; i++)
-            printf("left out  %s\n", s->set[k].left_out[i]);
+            tw_put("left out  %s\n", s->set[k].left_out[i]);
 }
 
 static int json(const struct sides *s, const struct twin_diagnosis *d)

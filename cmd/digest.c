@@ -81,14 +81,14 @@ static int print_json(const struct item *x, size_t count)
 static void print_value(const char *name, const char *value)
 {
     char *safe = value ? tw_printable(value, strnlen(value, 200)) : NULL;
-    printf("      %s  %s%s\n", name, value ? safe ? safe : "?" : "(not there)", value && strlen(value) > 200 ? "..." : "");
+    tw_put("      %s  %s%s\n", name, value ? safe ? safe : "?" : "(not there)", value && strlen(value) > 200 ? "..." : "");
     tw_free(safe);
 }
 
 static int print_difference(void *seen, const char *pointer, const char *a, const char *b)
 {
     char *safe = tw_printable(pointer, strlen(pointer));
-    printf("  %s\n", safe && *safe ? safe : "(the whole)");
+    tw_put("  %s\n", safe && *safe ? safe : "(the whole)");
     print_value("a", a);
     print_value("b", b);
     tw_free(safe);
@@ -107,7 +107,7 @@ static int print_text(const struct item *x, size_t count)
     int shown = 0, all = 0;
     for (size_t i = 0; i < count; i++) {
         char *safe = tw_printable(x[i].name, strlen(x[i].name));
-        printf("%s  %s, %zu bytes\n  raw        sha256:%s\n  canonical  sha256:%s\n", safe ? safe : "?", twin_config_format_name(x[i].c.format), x[i].c.bytes,
+        tw_put("%s  %s, %zu bytes\n  raw        sha256:%s\n  canonical  sha256:%s\n", safe ? safe : "?", twin_config_format_name(x[i].c.format), x[i].c.bytes,
                x[i].c.raw, x[i].c.canonical);
         tw_free(safe);
     }
@@ -116,13 +116,13 @@ static int print_text(const struct item *x, size_t count)
     if (twin_config_compare(&x[0].c, &x[1].c, count_difference, &all) < 0)
         return tw_trouble(NULL, "out of memory");
     if (all == 0) {
-        printf("SAME    %s\n", strcmp(x[0].c.raw, x[1].c.raw) == 0 ? "byte for byte" : "they say the same in other bytes");
+        tw_put("SAME    %s\n", strcmp(x[0].c.raw, x[1].c.raw) == 0 ? "byte for byte" : "they say the same in other bytes");
         return TW_EXIT_SAME;
     }
-    printf("DIFFER  in %d place%s\n", all, all == 1 ? "" : "s");
+    tw_put("DIFFER  in %d place%s\n", all, all == 1 ? "" : "s");
     twin_config_compare(&x[0].c, &x[1].c, print_difference, &shown);
     if (all > shown)
-        printf("  and %d more (--json lists all)\n", all - shown);
+        tw_put("  and %d more (--json lists all)\n", all - shown);
     return TW_EXIT_DIFFER;
 }
 
@@ -137,6 +137,14 @@ static int format_named(const char *name, enum twin_config_format *out)
             return 0;
         }
     return tw_bad_use("digest", "--format: expected json, yaml or toml, found \"%s\"", name);
+}
+
+static int write_canonical(const struct twin_config *c)
+{
+    size_t written = fwrite(c->text, 1, c->text_bytes, stdout); /* exact bytes: what sha256sum is to be given */
+    if (written != c->text_bytes || fflush(stdout) != 0)
+        return tw_trouble(NULL, "writing the canonical form failed");
+    return 0;
 }
 
 static int run(int argc, char **argv)
@@ -172,7 +180,7 @@ static int run(int argc, char **argv)
     if (rc != 0)
         rc = tw_trouble(&err, "no digest");
     else if (a.canonical)
-        rc = fwrite(item[0].c.text, 1, item[0].c.text_bytes, stdout) == item[0].c.text_bytes && fflush(stdout) == 0 ? 0 : tw_trouble(NULL, "writing the canonical form failed");
+        rc = write_canonical(&item[0].c);
     else
         rc = a.json ? print_json(item, count) : print_text(item, count);
     for (size_t i = 0; i < count; i++)

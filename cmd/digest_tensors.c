@@ -17,10 +17,10 @@ enum { SHOWN = 20, VALUE_BYTES = 72 }; /* a SHA-256 in hex and its name fit */
 
 static void print_type(const struct twin_tensors_entry *e)
 {
-    printf("%s [", twin_dtype_name(e->dtype));
+    tw_put("%s [", twin_dtype_name(e->dtype));
     for (uint32_t i = 0; i < e->ndim; i++)
-        printf("%s%lld", i ? ", " : "", (long long)e->shape[i]);
-    printf("]");
+        tw_put("%s%lld", i ? ", " : "", (long long)e->shape[i]);
+    tw_put("]");
 }
 
 static json_t *shape_json(const struct twin_tensors_entry *e)
@@ -66,25 +66,25 @@ static int print_difference(void *user, const struct twin_content_difference *d)
         return 0;
     }
     s->shown++;
-    printf("  %s  ", name ? name : "?");
+    tw_put("  %s  ", name ? name : "?");
     tw_free(name);
     print_type(d->a ? d->a : d->b);
     if (!d->a || !d->b) {
-        printf("  only in %s\n", d->a ? "the first" : "the second");
+        tw_put("  only in %s\n", d->a ? "the first" : "the second");
     } else if (!d->values) {
-        printf(" against ");
+        tw_put(" against ");
         print_type(d->b);
-        printf("\n");
+        tw_put("\n");
     } else {
         char changed[32], all[32];
-        printf("  %s of %s elements", tw_human_count(d->changed, changed), tw_human_count(d->a->count, all));
+        tw_put("  %s of %s elements", tw_human_count(d->changed, changed), tw_human_count(d->a->count, all));
         if (isinf(d->max_ulp))
-            printf(", NaN among them");
+            tw_put(", NaN among them");
         else if (!isnan(d->max_ulp))
-            printf(", at most %.6g ulp", d->max_ulp);
+            tw_put(", at most %.6g ulp", d->max_ulp);
         if (!isnan(d->rel_l2))
-            printf(", relative L2 %.2g", d->rel_l2);
-        printf("\n");
+            tw_put(", relative L2 %.2g", d->rel_l2);
+        tw_put("\n");
     }
     return 0;
 }
@@ -120,7 +120,7 @@ static int print_value_difference(void *user, const struct twin_tensors_value *a
         put_value(&line, a);
         tw_buf_puts(&line, " -> ");
         put_value(&line, b);
-        printf("%s\n", line.data ? line.data : "?");
+        tw_put("%s\n", line.data ? line.data : "?");
         s->shown++;
     }
     tw_buf_free(&line);
@@ -147,19 +147,20 @@ static int add_value_difference(void *list, const struct twin_tensors_value *a, 
 static void print_item(const char *path, const struct twin_content *c)
 {
     char size[16], *name = tw_printable(path, strlen(path));
-    printf("%s  %s, %zu tensor%s, %s\n", name ? name : "?", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count, c->count == 1 ? "" : "s",
+    tw_put("%s  %s, %zu tensor%s, %s\n", name ? name : "?", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count, c->count == 1 ? "" : "s",
            tw_human_bytes(c->file_bytes, size));
     if (*c->file)
-        printf("  file       sha256:%s\n", c->file);
-    printf("  content    sha256:%s\n", c->content);
+        tw_put("  file       sha256:%s\n", c->file);
+    tw_put("  content    sha256:%s\n", c->content);
     for (size_t i = 0; i < twin_tensors_skipped_count(c->tensors); i++) {
         char *skipped = tw_printable(twin_tensors_skipped(c->tensors, i), strlen(twin_tensors_skipped(c->tensors, i)));
-        printf("%s%s", i ? ", " : "  passed over: ", skipped ? skipped : "?");
+        tw_put("%s%s", i ? ", " : "  passed over: ", skipped ? skipped : "?");
         tw_free(skipped);
     }
-    printf("%s", twin_tensors_skipped_count(c->tensors) ? "\n" : "");
+    if (twin_tensors_skipped_count(c->tensors))
+        tw_put("\n");
     if (c->value_count)
-        printf("  values     sha256:%s  (%zu that are no tensor%s: %s)\n", c->values, c->value_count, c->value_count == 1 ? "" : "s",
+        tw_put("  values     sha256:%s  (%zu that are no tensor%s: %s)\n", c->values, c->value_count, c->value_count == 1 ? "" : "s",
                twin_tensors_kind(c->tensors) == TWIN_TENSORS_FOLDER ? "other files, step counts, settings" : "step counts, settings, names");
     tw_free(name);
 }
@@ -173,20 +174,20 @@ static int report_text(char *const *files, const struct twin_content *c, size_t 
         return TW_EXIT_SAME;
     const bool same = strcmp(c[0].content, c[1].content) == 0, values = strcmp(c[0].values, c[1].values) == 0;
     if (same)
-        printf("SAME    %s\n", *c[0].file && strcmp(c[0].file, c[1].file) == 0 ? "byte for byte" : values ? *c[0].file ? "the same tensors in other bytes" : "the same tensors" : "the same tensors; what is no tensor differs");
+        tw_put("SAME    %s\n", *c[0].file && strcmp(c[0].file, c[1].file) == 0 ? "byte for byte" : values ? *c[0].file ? "the same tensors in other bytes" : "the same tensors" : "the same tensors; what is no tensor differs");
     else
-        printf("DIFFER\n");
+        tw_put("DIFFER\n");
     if (!same && twin_content_compare(&c[0], &c[1], print_difference, &seen, err) < 0)
         return tw_trouble(err, "the tensors cannot be compared");
     if (seen.all > seen.shown)
-        printf("  and %ld more (--json lists all)\n", seen.all - seen.shown);
+        tw_put("  and %ld more (--json lists all)\n", seen.all - seen.shown);
     seen = (struct seen){0, 0};
     if (!values && !same)
-        printf("and what is no tensor:\n");
+        tw_put("and what is no tensor:\n");
     if (!values)
         twin_content_compare_values(&c[0], &c[1], print_value_difference, &seen);
     if (seen.all > seen.shown)
-        printf("  and %ld more (--json lists all)\n", seen.all - seen.shown);
+        tw_put("  and %ld more (--json lists all)\n", seen.all - seen.shown);
     return same ? TW_EXIT_SAME : TW_EXIT_DIFFER;
 }
 

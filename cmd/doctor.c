@@ -75,7 +75,7 @@ static void say_check(struct report *r, enum state state, const char *id, const 
         json_array_append_new(
             r->checks, json_pack("{s:s, s:s, s:o}", "id", id, "state", state_names[state], "text", tw_json_text(text)));
     else
-        printf("%-8s %-12s %s\n", state_names[state], id, text ? text : "");
+        tw_put("%-8s %-12s %s\n", state_names[state], id, text ? text : "");
     fflush(stdout); /* some checks take seconds */
     tw_free(text);
 }

@@ -167,14 +167,14 @@ static int print_table(const struct twin_factors *f, const struct job *j)
         const struct twin_factor *x = &f->factor[i];
         char text[512];
         if (strcmp(layer, x->layer) != 0)
-            printf("%s%s\n", *layer ? "\n" : "", x->layer);
+            tw_put(*layer ? "\n%s\n" : "%s\n", x->layer);
         layer = x->layer;
-        printf("  %-*s  %-*s  %s\n", id, x->id, how, x->how, applies(x, j, text, sizeof text));
-        printf("  %-*s    %s\n", id, "", x->title);
+        tw_put("  %-*s  %-*s  %s\n", id, x->id, how, x->how, applies(x, j, text, sizeof text));
+        tw_put("  %-*s    %s\n", id, "", x->title);
         if (x->pin)
-            printf("  %-*s    pin   %s\n", id, "", x->pin);
+            tw_put("  %-*s    pin   %s\n", id, "", x->pin);
         if (x->vary)
-            printf("  %-*s    vary  %s\n", id, "", x->vary);
+            tw_put("  %-*s    vary  %s\n", id, "", x->vary);
     }
     return 0;
 }

@@ -86,7 +86,7 @@ static void remove_one(const struct gc_args *a, const char *home, const char *di
     char size[16];
     uint64_t bytes = folder_bytes(dir);
     if (!a->json) {
-        printf("%s %s  %s\n", a->dry_run ? "would delete" : "delete", tw_base_name(dir), tw_human_bytes(bytes, size));
+        tw_put("%s %s  %s\n", a->dry_run ? "would delete" : "delete", tw_base_name(dir), tw_human_bytes(bytes, size));
         fflush(stdout); /* said before it is done */
     }
     if (!a->dry_run && twin_run_remove(home, dir, NULL, &err) != 0) {
@@ -122,7 +122,7 @@ static int collect(const struct gc_args *a, const char *home, char **dirs, size_
     int rc = t.failed ? TW_EXIT_TROUBLE : 0;
     if (!a->json) {
         json_decref(list);
-        printf("%zu run%s %s, %s; %zu kept\n", t.gone, t.gone == 1 ? "" : "s", a->dry_run ? "would go" : "deleted",
+        tw_put("%zu run%s %s, %s; %zu kept\n", t.gone, t.gone == 1 ? "" : "s", a->dry_run ? "would go" : "deleted",
                tw_human_bytes(t.bytes, size), t.kept);
         return rc;
     }

@@ -141,7 +141,7 @@ static int search(struct tw_isolate *c)
     struct twin_search_report *r = NULL;
     char *plan = c->args.quiet ? NULL : twin_search_plan_text(&c->plan);
     if (plan)
-        fputs(plan, stderr);
+        tw_put_lines(stderr, plan);
     free(plan);
     if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r, &err) != 0)
         return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->journal.folder);

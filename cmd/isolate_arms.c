@@ -316,7 +316,7 @@ static void print_lost(const struct twin_finding *f)
 {
     char *name = f ? tw_printable(f->name, strlen(f->name)) : NULL;
     if (f)
-        printf("lost      the resumed run differs first in %s%s%s: save and restore what that is made from\n", f->layer, name && *name ? ": " : "",
+        tw_put("lost      the resumed run differs first in %s%s%s: save and restore what that is made from\n", f->layer, name && *name ? ": " : "",
                name ? name : "");
     tw_free(name);
 }
@@ -326,7 +326,7 @@ void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_
     struct twin_search_set named = causes(c, r, true);
     for (size_t i = 0; i < c->count; i++)
         if (twin_search_has(&named, i))
-            printf("differs   %s: %s\n", c->factor[i]->id, c->factor[i]->fix);
+            tw_put("differs   %s: %s\n", c->factor[i]->id, c->factor[i]->fix);
     char *agrees = r->outcome == TWIN_SEARCH_ISOLATED ? tw_isolate_arms_mixed(c, r, false) : NULL;
     char *text = agrees ? tw_printable(agrees, strlen(agrees)) : NULL;
     /* B is a resumed job, and with the causes as in A it is none. */
@@ -334,11 +334,11 @@ void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_
     if (text && resumed)
         print_lost(c->first->first);
     else if (text)
-        printf("fix       B with this as in A: %s\n", text);
+        tw_put("fix       B with this as in A: %s\n", text);
     if (text && !resumed)
-        printf("through   you have set that; what it acts through is found by: twinrun isolate --through with the same --a and --b\n");
+        tw_put("through   you have set that; what it acts through is found by: twinrun isolate --through with the same --a and --b\n");
     if (r->outcome == TWIN_SEARCH_UNEXPLAINED)
-        printf("outside   it lies outside what differs between the commands\n");
+        tw_put("outside   it lies outside what differs between the commands\n");
     tw_free(text);
     tw_free(agrees);
 }

@@ -21,7 +21,7 @@ static void print_first(const struct twin_isolation *x)
     if (!f)
         return;
     char *name = tw_printable(f->name, strlen(f->name)), *site = tw_printable(f->site, strcspn(f->site, "\n"));
-    printf("seen      step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer, name && *name ? name : f->text,
+    tw_put("seen      step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer, name && *name ? name : f->text,
            f->op[0] ? "   op " : "", f->op, site && *site ? "   at " : "", site ? site : "");
     tw_free(name);
     tw_free(site);
@@ -31,7 +31,7 @@ static void print_natural(const struct twin_isolation *x)
 {
     char *classes = x->tree.count > 1 ? twin_isolation_classes(x) : NULL;
     if (classes)
-        printf("classes   %s\n", classes);
+        tw_put("classes   %s\n", classes);
     tw_free(classes);
     enum { SHOWN = 12 };
     size_t shown = 0, parted = 0;
@@ -40,10 +40,10 @@ static void print_natural(const struct twin_isolation *x)
         if (!r->natural || !r->parted || r->step < 0)
             continue;
         if (parted++ < SHOWN)
-            printf("%s%lld", shown++ ? ", " : x->arms ? "steps     runs of B first differ from A at step " : "steps     natural runs first differ from run 1 at step ", (long long)r->step);
+            tw_put("%s%lld", shown++ ? ", " : x->arms ? "steps     runs of B first differ from A at step " : "steps     natural runs first differ from run 1 at step ", (long long)r->step);
     }
     if (shown)
-        printf(parted > shown ? " and %zu more\n" : "\n", parted - shown);
+        tw_put(parted > shown ? " and %zu more\n" : "\n", parted - shown);
 }
 
 /* Runs of the search in which this factor alone was pinned, and how many of them diverged. */
@@ -86,15 +86,15 @@ static void print_causes(const struct tw_isolate *c, const struct twin_isolation
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         char *cost = twin_isolation_cost_text(&x->cause[i].cost);
         char *together = together_with(c, r, i);
-        printf("fix       %s: %s%s\n", f->id, f->fix, together ? together : "");
+        tw_put("fix       %s: %s%s\n", f->id, f->fix, together ? together : "");
         tw_free(together);
         for (size_t k = 0; k < x->cause[i].consumer_count; k++) {
             char *where = tw_printable(x->cause[i].consumer[k], strlen(x->cause[i].consumer[k]));
-            printf("%s%s\n", k ? "          " : "where     ", where ? where : "");
+            tw_put("%s%s\n", k ? "          " : "where     ", where ? where : "");
             tw_free(where);
         }
-        printf("pin       %s   (%s)\n", f->pin, f->how);
-        printf("cost      of this pin: %s%s\n", cost ? cost : "", isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
+        tw_put("pin       %s   (%s)\n", f->pin, f->how);
+        tw_put("cost      of this pin: %s%s\n", cost ? cost : "", isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
         tw_free(cost);
     }
 }
@@ -260,7 +260,7 @@ static int write_page(const struct tw_isolate *c, const struct tw_isolate_result
 static int print_text(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     char *verdict = twin_search_verdict_text(r, c->candidate), *evidence = twin_search_evidence_text(r, c->candidate);
-    fputs(verdict ? verdict : "", stdout);
+    tw_put_lines(stdout, verdict ? verdict : "");
     print_first(x);
     if (c->arms)
         tw_isolate_arms_print(c, r);
@@ -268,18 +268,18 @@ static int print_text(const struct tw_isolate *c, const struct twin_isolation *x
         print_causes(c, x, r);
     for (size_t i = 0; i < x->hint_count && i < 1; i++) {
         char *hint = twin_hint_text(&x->hint[i]);
-        printf("hint      %s\n", hint ? hint : "");
+        tw_put("hint      %s\n", hint ? hint : "");
         tw_free(hint);
     }
     if (*x->next)
-        printf("next      %s\n", x->next);
-    fputs(evidence ? evidence : "", stdout);
+        tw_put("next      %s\n", x->next);
+    tw_put_lines(stdout, evidence ? evidence : "");
     print_natural(x);
     for (size_t i = 0; i < x->note_count; i++)
-        printf("note      %s\n", x->note[i]);
+        tw_put("note      %s\n", x->note[i]);
     free(verdict);
     free(evidence);
-    printf("page      %s/report.html\n", c->journal.folder);
+    tw_put("page      %s/report.html\n", c->journal.folder);
     return 0;
 }
 

@@ -6,6 +6,8 @@
 #include "say.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 json_t *tw_json_text(const char *s)
@@ -34,12 +36,14 @@ json_t *tw_json_number(double v)
 static int print(json_t *j, size_t digits)
 {
     int rc = 0;
-    if (!j || json_dumpf(j, stdout, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits)) != 0) {
-        tw_say("cannot write the JSON answer%s", j ? "" : ": out of memory");
+    char *dumped = j ? json_dumps(j, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits)) : NULL;
+    char *shown = dumped ? tw_printable_json(dumped) : NULL;
+    if (!shown || fputs(shown, stdout) < 0 || putchar('\n') < 0) {
+        tw_say("cannot write the JSON answer%s", shown ? "" : ": out of memory");
         rc = TW_EXIT_TROUBLE;
-    } else {
-        putchar('\n');
     }
+    tw_free(shown);
+    free(dumped);
     json_decref(j);
     return rc;
 }

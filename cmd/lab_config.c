@@ -180,7 +180,7 @@ static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, json_t 
         const bool pass = tw_area_passes(area[i]);
         const char *why = json_string_value(json_array_get(json_object_get(area[i], "missing"), 0));
         const size_t length = why ? strlen(why) : 0;
-        char *safe = why ? tw_printable(why, length < WHY_SHOWN ? length : WHY_SHOWN) : NULL;
+        char *safe = why ? tw_printable_again(why, length < WHY_SHOWN ? length : WHY_SHOWN) : NULL;
         struct tw_buf *b = pass ? &passed : &failed;
         n += pass;
         tw_buf_printf(b, "%s%s", b->len ? pass ? ", " : "\n" : "", area_name(i));
@@ -261,7 +261,7 @@ static void blind_spots(const struct tw_lab *lab, struct tw_lab_step *s, const j
                      : tw_printf("no GPU here; the processor is %s: another one may take other instructions (pin isa)", text_at(p, "environment", "cpu", "name"));
     json_t *list = json_object();
     for (int i = 0; i < 4; i++) {
-        char *safe = of[i] ? tw_printable(of[i], strlen(of[i])) : NULL;
+        char *safe = of[i] ? tw_printable_again(of[i], strlen(of[i])) : NULL;
         char *line = tw_printf("%s: %s", names[i], safe ? safe : "?");
         tw_lab_line(s, i ? "" : "not in it", "%s", line ? line : "?");
         json_object_set_new(list, names[i], tw_json_text(safe ? safe : ""));

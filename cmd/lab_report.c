@@ -82,7 +82,7 @@ void tw_lab_print_head(const struct tw_lab *lab)
     if (lab->args.json)
         return;
     char *job = tw_shell_quote(lab->argv, 0);
-    printf("LAB  on %s\n", lab->name);
+    tw_put("LAB  on %s\n", lab->name);
     tw_buf_printf(&b, "   %-11s %s\n", "command", job ? job : "?"); /* in one piece: it is there to be copied */
     if (lab->wanders) {
         tw_buf_printf(&b, "   %-11s ", "wanders");
@@ -90,7 +90,7 @@ void tw_lab_print_head(const struct tw_lab *lab)
     }
     if (lab->args.pin)
         tw_buf_printf(&b, "   %-11s %s, in every run\n", "held still", lab->args.pin);
-    fputs(b.data ? b.data : "", stdout);
+    tw_put_lines(stdout, b.data ? b.data : "");
     fflush(stdout);
     tw_buf_free(&b);
     tw_free(job);
@@ -113,7 +113,7 @@ void tw_lab_print_step(const struct tw_lab *lab, const struct tw_lab_step *s)
     put_wrapped(&b, s->why ? s->why : "");
     if (s->command)
         tw_buf_printf(&b, "   %-11s %s\n", "yourself", s->command);
-    fputs(b.data ? b.data : "", stdout);
+    tw_put_lines(stdout, b.data ? b.data : "");
     fflush(stdout);
     tw_buf_free(&b);
 }
@@ -159,11 +159,11 @@ static void print_end(const struct tw_lab *lab, int code)
         wanted += lab->step[i].wanted;
     }
     if (lab->configuration)
-        printf("\nmeasured: %s\n", lab->configuration);
-    printf("%s%s  %zu of %zu step%s pass", lab->configuration ? "" : "\n", code == TW_EXIT_SAME ? "DONE" : code == TW_EXIT_INTERRUPTED ? "INTERRUPTED" : code == TW_EXIT_INCONCLUSIVE ? "OPEN" : "FAIL", count[TW_LAB_PASS], wanted, wanted == 1 ? "" : "s");
+        tw_put("\nmeasured: %s", lab->configuration);
+    tw_put("\n%s  %zu of %zu step%s pass", code == TW_EXIT_SAME ? "DONE" : code == TW_EXIT_INTERRUPTED ? "INTERRUPTED" : code == TW_EXIT_INCONCLUSIVE ? "OPEN" : "FAIL", count[TW_LAB_PASS], wanted, wanted == 1 ? "" : "s");
     if (count[TW_LAB_QUIET])
-        printf(", %zu quiet", count[TW_LAB_QUIET]);
-    printf("; %s run%s, kept (twinrun ls); numbers in %s/lab.json\n", tw_human_count(lab->made, runs), lab->made == 1 ? "" : "s", lab->folder);
+        tw_put(", %zu quiet", count[TW_LAB_QUIET]);
+    tw_put("; %s run%s, kept (twinrun ls); numbers in %s/lab.json\n", tw_human_count(lab->made, runs), lab->made == 1 ? "" : "s", lab->folder);
 }
 
 int tw_lab_report(const struct tw_lab *lab)

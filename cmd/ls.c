@@ -60,7 +60,7 @@ struct listing {
 static void print_head(const struct listing *l)
 {
     if (!l->a->json && l->shown == 0)
-        printf("%-38s  %-11s %12s %9s %12s  %s\n", "RUN", "STATE", "TIME", "STEPS", "RECORDS", "COMMAND");
+        tw_put("%-38s  %-11s %12s %9s %12s  %s\n", "RUN", "STATE", "TIME", "STEPS", "RECORDS", "COMMAND");
 }
 
 static bool wanted(const struct listing *l, int64_t start_ns, const char *command)
@@ -79,7 +79,7 @@ static void show_row(struct listing *l, const struct twin_ledger_run *r, const c
                                                  (json_int_t)r->records, "dropped", (json_int_t)r->dropped, "argv", argv ? argv : json_array(), "gone", r->gone));
     } else {
         print_head(l);
-        printf("%-38s  %-11s %12s %9s %12s  %.100s%s\n", r->name, r->state, tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
+        tw_put("%-38s  %-11s %12s %9s %12s  %.100s%s\n", r->name, r->state, tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
                tw_human_count(r->records, records), r->command, r->gone ? "   (folder removed)" : "");
     }
     l->shown++;

@@ -6,9 +6,11 @@
 #include "base.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct tw_command *const tw_commands[] = {
     &tw_command_check, &tw_command_isolate, &tw_command_shrink, &tw_command_record, &tw_command_diff, &tw_command_zoom,    &tw_command_run,    &tw_command_show, &tw_command_report,
@@ -62,7 +64,7 @@ static int dispatch(int argc, char **argv)
         return TW_EXIT_TROUBLE;
     }
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-        printf("twinrun %s\n", TWINRUN_VERSION);
+        tw_put("twinrun %s\n", TWINRUN_VERSION);
         return 0;
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
@@ -93,8 +95,21 @@ static void outlive_file_limits(void)
     sigaction(SIGXFSZ, &now, NULL);
 }
 
+/* A file of ours must not take the number of a stream that is closed: messages would be written
+ * into it. Read only, so that writing fails as on a closed one; exec closes it for the job. */
+static void hold_closed_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && fd < 3);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    hold_closed_streams();
     outlive_file_limits();
     int rc = dispatch(argc, argv);
     tw_progress_clear();

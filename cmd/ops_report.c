@@ -6,6 +6,7 @@
 #include "options.h"
 
 #include "base.h"
+#include "say.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -127,7 +128,7 @@ static void print_wrapped(const char *indent, const char *text, char at)
             if (n == 1)
                 n = room;
         }
-        printf("%s%.*s\n", indent, (int)n, text);
+        tw_put("%s%.*s\n", indent, (int)n, text);
         text += n + strspn(text + n, " ");
     }
 }
@@ -155,32 +156,32 @@ static void print_head(const struct tw_ops_result *r, const struct tw_ops_device
 static void print_columns(const struct tw_ops_device *d)
 {
     const json_t *counts = counts_of(d);
-    printf("  %-*s", NAME, "");
+    tw_put("  %-*s", NAME, "");
     for (size_t i = 0; i < json_array_size(counts) && i < 3; i++) { /* more do not fit; --json has them */
         char title[24];
         long long n = (long long)number(json_array_get(counts, i), "threads");
         snprintf(title, sizeof title, on_cuda(d) ? "CUDA" : n == 1 ? "%lld thread" : "%lld threads", n);
-        printf("  %-10s", title);
+        tw_put("  %-10s", title);
     }
-    printf("  %-13s  %s\n", "with the flag", "time with it");
+    tw_put("  %-13s  %s\n", "with the flag", "time with it");
 }
 
 static void print_row(const json_t *row, const struct judged *j)
 {
     const json_t *list = json_object_get(row, "threads");
-    printf("  %-*s", NAME, json_string_value(json_object_get(row, "name")));
+    tw_put("  %-*s", NAME, json_string_value(json_object_get(row, "name")));
     for (size_t i = 0; i < json_array_size(list) && i < 3; i++) {
         const json_t *t = json_array_get(list, i);
         char text[32] = "same";
         if (number(t, "differ"))
             snprintf(text, sizeof text, "%lld of %lld%s", (long long)number(t, "differ"), (long long)number(t, "runs") - 1,
                      json_is_true(json_object_get(t, "between_processes_only")) ? "*" : "");
-        printf("  %-10s", text);
+        tw_put("  %-10s", text);
     }
     if (isfinite(j->cost.interval.low))
-        printf("  %-13s  x%.2f (%.2f-%.2f)\n", effect_words[j->effect], j->cost.value, j->cost.interval.low, j->cost.interval.high);
+        tw_put("  %-13s  x%.2f (%.2f-%.2f)\n", effect_words[j->effect], j->cost.value, j->cost.interval.low, j->cost.interval.high);
     else
-        printf("  %s\n", effect_words[j->effect]);
+        tw_put("  %s\n", effect_words[j->effect]);
 }
 
 static void print_group(const struct tw_ops_device *d, enum group group, const char *heading)
@@ -193,7 +194,7 @@ static void print_group(const struct tw_ops_device *d, enum group group, const c
         if (j.group != group)
             continue;
         if (first) {
-            printf("\n%s\n", heading);
+            tw_put("\n%s\n", heading);
             print_columns(d);
         }
         first = false;
@@ -201,10 +202,10 @@ static void print_group(const struct tw_ops_device *d, enum group group, const c
         for (size_t t = 0; t < json_array_size(list); t++)
             starred |= json_is_true(json_object_get(json_array_get(list, t), "between_processes_only"));
         if (instead && group == UNSAFE)
-            printf("      instead: %s\n", instead);
+            tw_put("      instead: %s\n", instead);
     }
     if (starred)
-        printf("  * only between processes\n");
+        tw_put("  * only between processes\n");
 }
 
 static void print_names(const struct tw_ops_device *d, enum group group, const char *heading)
@@ -218,7 +219,7 @@ static void print_names(const struct tw_ops_device *d, enum group group, const c
     }
     char *text = tw_buf_steal(&b);
     if (n) {
-        printf("\n%s (%zu)\n", heading, n);
+        tw_put("\n%s (%zu)\n", heading, n);
         print_wrapped("  ", text ? text : "", ',');
     }
     tw_free(text);
@@ -233,10 +234,10 @@ static void print_missing(const struct tw_ops_device *d)
         if (!error)
             continue;
         if (first)
-            puts("\nNOT MEASURED");
+            tw_put("\nNOT MEASURED\n");
         first = false;
         char *safe = tw_printable(error, strlen(error));
-        printf("  %-*s  %.60s\n", NAME, json_string_value(json_object_get(row, "name")), safe ? safe : "");
+        tw_put("  %-*s  %.60s\n", NAME, json_string_value(json_object_get(row, "name")), safe ? safe : "");
         tw_free(safe);
     }
 }
@@ -247,14 +248,14 @@ int tw_ops_print_text(const struct tw_ops_result *r)
         const struct tw_ops_device *d = &r->device[i];
         bool any = false;
         if (i)
-            putchar('\n');
+            tw_put("\n");
         print_head(r, d);
         for (size_t k = 0; k < json_array_size(d->rows); k++)
             any |= judge(json_array_get(d->rows, k)).group == UNSAFE;
         if (any)
             print_group(d, UNSAFE, "UNSAFE: the same call gives other bits from run to run");
         else
-            puts("\nUNSAFE: none of these was seen to differ from run to run");
+            tw_put("\nUNSAFE: none of these was seen to differ from run to run\n");
         print_group(d, THREADS, "THREADS: repeats itself, but another number of threads gives other bits (pin: threads)");
         print_group(d, FLAG, "FLAG: repeats itself here; the deterministic flag acts on it all the same");
         print_names(d, CLEAN, "CLEAN: no difference seen, and the flag does nothing");

@@ -51,7 +51,9 @@ void tw_progress_line(const char *text)
     if (!enabled)
         return;
     int room = (int)terminal_columns() - 1; /* a wrapped line could not be taken back */
-    fprintf(stderr, "\r\033[K%.*s", room, text);
+    char *safe = tw_printable_again(text, strlen(text));
+    fprintf(stderr, "\r\033[K%.*s", room, safe ? safe : "");
+    tw_free(safe);
     fflush(stderr);
     visible = true;
 }

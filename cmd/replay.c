@@ -126,12 +126,12 @@ static int say_differences(const struct replay_args *a, const json_t *difference
     bool refuse = strcmp(a->environment, "check") == 0;
     tw_say("replay: the environment here is not the package's (%zu difference%s)%s", n, n == 1 ? "" : "s", refuse ? ": nothing was run" : "");
     for (size_t i = 0; i < n && i < SHOWN; i++)
-        fprintf(stderr, "  %s\n", json_string_value(json_array_get(differences, i)));
+        tw_put_to(stderr, "  %s\n", json_string_value(json_array_get(differences, i)));
     if (n > SHOWN)
-        fprintf(stderr, "  and %zu more\n", n - SHOWN);
+        tw_put_to(stderr, "  and %zu more\n", n - SHOWN);
     if (!refuse)
         return -1;
-    fprintf(stderr, "  try: --environment build (a fresh one from the lock list), or --environment here (run all the same)\n");
+    tw_put_to(stderr, "  try: --environment build (a fresh one from the lock list), or --environment here (run all the same)\n");
     return TW_EXIT_TROUBLE;
 }
 
@@ -255,10 +255,10 @@ static void print_worlds(const json_t *list)
     for (size_t i = 0; i < json_array_size(list) && i < SHOWN; i++) {
         const json_t *d = json_array_get(list, i);
         const char *was = json_string_value(json_object_get(d, "package")), *is = json_string_value(json_object_get(d, "here"));
-        printf("  %-7s  %s: %.60s in the package, %.60s here\n", i ? "" : "world", json_string_value(json_object_get(d, "what")), was ? was : "nothing", is ? is : "nothing");
+        tw_put("  %-7s  %s: %.60s in the package, %.60s here\n", i ? "" : "world", json_string_value(json_object_get(d, "what")), was ? was : "nothing", is ? is : "nothing");
     }
     if (json_array_size(list) > SHOWN)
-        printf("           and %zu more (--json lists all)\n", json_array_size(list) - SHOWN);
+        tw_put("           and %zu more (--json lists all)\n", json_array_size(list) - SHOWN);
 }
 
 static const char *last_word(int code, enum twin_verdict_outcome outcome)
@@ -313,13 +313,13 @@ static int judge(const struct replay_args *a, const struct twin_unpacked *u, con
             code = TW_EXIT_TROUBLE;
         for (size_t i = 0; i < json_array_size(checkpoints); i++) {
             const json_t *c = json_array_get(checkpoints, i);
-            printf("  %-10s  %s: tensors %s\n", i ? "" : "checkpoint", json_string_value(json_object_get(c, "path")), json_string_value(json_object_get(c, "outcome")));
+            tw_put("  %-10s  %s: tensors %s\n", i ? "" : "checkpoint", json_string_value(json_object_get(c, "path")), json_string_value(json_object_get(c, "outcome")));
         }
         if (now->exit_code != was->exit_code)
-            printf("  exit        %d in the package, %d here\n", was->exit_code, now->exit_code);
+            tw_put("  exit        %d in the package, %d here\n", was->exit_code, now->exit_code);
         if (code != TW_EXIT_SAME)
             print_worlds(world);
-        printf("\n%s  %s\n", last_word(code, v->outcome), last_sentence(code, v->outcome));
+        tw_put("\n%s  %s\n", last_word(code, v->outcome), last_sentence(code, v->outcome));
         json_decref(checkpoints);
         json_decref(world);
     }

@@ -205,7 +205,7 @@ static int hand_out(const struct report_args *a, const struct twin_incident *x)
     else if (a->json)
         rc = tw_json_print(facts_json(x, text));
     else if (!a->output)
-        fputs(text, stdout);
+        tw_put_lines(stdout, text);
     tw_free(text);
     return rc;
 }

@@ -16,33 +16,46 @@ const char *tw_said(void)
     return last;
 }
 
-/* The lines of a text, with what a terminal would obey or turn around written out. malloc'ed; NULL: no memory. */
-static char *safe_lines(const char *text)
+static void put_to(FILE *out, const char *format, va_list ap)
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
-    for (const char *line = text; *line;) {
-        size_t n = strcspn(line, "\n");
-        char *safe = tw_printable(line, n);
-        tw_buf_puts(&b, safe ? safe : "?");
-        tw_free(safe);
-        tw_buf_puts(&b, line[n] ? "\n" : "");
-        line += n + (line[n] == '\n');
-    }
-    return tw_buf_steal(&b);
+    tw_buf_vprint_safe(&b, format, ap);
+    fputs(b.failed ? "out of memory\n" : b.data, out);
+    tw_buf_free(&b);
 }
 
 void tw_put(const char *format, ...)
 {
-    struct tw_buf b = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&b, format, ap);
+    put_to(stdout, format, ap);
     va_end(ap);
-    char *text = tw_buf_steal(&b), *safe = text ? safe_lines(text) : NULL;
-    fputs(safe ? safe : "out of memory\n", stdout);
+}
+
+void tw_put_to(FILE *out, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    put_to(out, format, ap);
+    va_end(ap);
+}
+
+static void put_lines(FILE *out, const char *text, bool coloured)
+{
+    char *safe = tw_printable_lines(text, coloured);
+    fputs(safe ? safe : "out of memory\n", out);
     tw_free(safe);
-    tw_free(text);
+}
+
+void tw_put_lines(FILE *out, const char *text)
+{
+    put_lines(out, text, false);
+}
+
+void tw_put_coloured(const char *text)
+{
+    put_lines(stdout, text, true);
 }
 
 /* Formats head, format and tail as one message, keeps it, and prints it. */
@@ -50,11 +63,9 @@ static void say(const char *head, const char *format, va_list ap, const char *ta
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, head);
-    tw_buf_vprintf(&b, format, ap);
+    tw_buf_vprint_safe(&b, format, ap);
     tw_buf_puts(&b, tail);
-    char *safe = b.failed ? NULL : safe_lines(b.data);
-    snprintf(last, sizeof last, "%s", safe ? safe : "out of memory");
-    tw_free(safe);
+    snprintf(last, sizeof last, "%s", b.failed ? "out of memory" : b.data);
     tw_buf_free(&b);
     tw_progress_clear();
     fflush(stdout);
@@ -71,13 +82,16 @@ void tw_say(const char *format, ...)
 
 int tw_trouble(const struct twin_error *err, const char *format, ...)
 {
-    char tail[TWIN_ERROR_MESSAGE_BYTES + 2] = "";
+    const char *message = err && err->message[0] ? err->message : "";
+    if (err && !*message)
+        message = twin_error_name(err->code);
+    char *safe = tw_printable_again(message, strlen(message)), *tail = err && safe ? tw_printf(": %s", safe) : NULL;
     va_list ap;
-    if (err)
-        snprintf(tail, sizeof tail, ": %s", err->message[0] ? err->message : twin_error_name(err->code));
     va_start(ap, format);
-    say("", format, ap, tail);
+    say("", format, ap, tail ? tail : "");
     va_end(ap);
+    tw_free(tail);
+    tw_free(safe);
     return TW_EXIT_TROUBLE;
 }
 

@@ -239,9 +239,9 @@ static void put_next(const struct tw_scale *s)
     const char *run = NULL;
     for (size_t i = 0; i < s->runs && !run; i++)
         run = s->run[i].good ? s->run[i].run : NULL;
-    printf("study       %s/result.json\n", s->journal.folder);
+    tw_put("study       %s/result.json\n", s->journal.folder);
     if (run && s->measured)
-        printf("next        twinrun pack %s --study %s/result.json\n", run, s->journal.folder);
+        tw_put("next        twinrun pack %s --study %s/result.json\n", run, s->journal.folder);
 }
 
 static int report(struct tw_scale *s)

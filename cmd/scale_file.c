@@ -13,6 +13,23 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Text of a study, measured here or read from a file in which it was escaped: written once more, it says the same. */
+static json_t *text_json(const char *s)
+{
+    char *safe = s ? tw_printable_again(s, strlen(s)) : NULL;
+    json_t *j = safe ? json_string(safe) : NULL;
+    tw_free(safe);
+    return s ? j : json_null();
+}
+
+static json_t *texts_json(char *const *items, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, text_json(items[i]));
+    return list;
+}
+
 #define FILE_CAP ((size_t)256 << 20)
 enum { RUNS_MAX = 100000 };
 
@@ -45,9 +62,9 @@ json_t *tw_scale_run_json(const struct tw_scale_run *r)
     for (size_t i = 0; i < r->step_count; i++)
         json_array_append_new(step, json_real(r->step[i]));
     return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o}", "round", (json_int_t)r->round, "workers", (json_int_t)r->workers, "good", (int)r->good,
-                     "run", tw_json_text(r->run), "state", tw_json_text(r->state), "wall_s", tw_json_number(r->wall_s), "observer", tw_json_number(r->observer), "steps",
+                     "run", text_json(r->run), "state", text_json(r->state), "wall_s", tw_json_number(r->wall_s), "observer", tw_json_number(r->observer), "steps",
                      (json_int_t)r->steps, "timed_steps", (json_int_t)r->timed, "timed_s", tw_json_number(r->timed_s), "ranks", (json_int_t)r->ranks, "weights",
-                     tw_json_text(r->weights), "loss", tw_json_text(r->loss), "step_s", step);
+                     text_json(r->weights), "loss", text_json(r->loss), "step_s", step);
 }
 
 static json_t *estimate_json(const struct twin_estimate *e)
@@ -77,7 +94,7 @@ static json_t *result_json(const struct tw_scale_result *r)
 {
     return json_pack("{s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "workers", (json_int_t)r->workers, "runs", (json_int_t)r->runs, "classes", (json_int_t)r->classes, "compared",
                      (int)r->compared, "equal", (int)r->equal, "relative_l2", tw_json_number(r->distance), "loss", tw_json_number(r->loss), "loss_distance",
-                     tw_json_number(r->loss_distance), "nonfinite_step", r->broken_step ? json_integer((json_int_t)r->broken_step - 1) : json_null(), "why", tw_json_text(r->why));
+                     tw_json_number(r->loss_distance), "nonfinite_step", r->broken_step ? json_integer((json_int_t)r->broken_step - 1) : json_null(), "why", text_json(r->why));
 }
 
 json_t *tw_scale_json(const struct tw_scale *s)
@@ -95,10 +112,10 @@ json_t *tw_scale_json(const struct tw_scale *s)
         json_array_append_new(runs, j);
     }
     json_t *work = json_pack("{s:f, s:I, s:s, s:s}", "each", s->work.each, "power", (json_int_t)s->work.power, "per", s->work.per_run ? "run" : "step", "unit", s->work.unit);
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:o, s:o}", "schema", "twinrun.scale/1", "command", tw_json_text(s->command), "made",
-                          tw_json_text(s->made), "configuration", tw_json_text(s->configuration), "counts", counts, "repeats", (json_int_t)s->args.repeats, "seed",
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:o, s:o}", "schema", "twinrun.scale/1", "command", text_json(s->command), "made",
+                          text_json(s->made), "configuration", text_json(s->configuration), "counts", counts, "repeats", (json_int_t)s->args.repeats, "seed",
                           (json_int_t)s->args.seed, "warmup", (json_int_t)s->args.warmup, "cores", (json_int_t)s->cores, "work", work, "price_per_worker_hour",
-                          s->price > 0 ? json_real(s->price) : json_null(), "confidence", .95, "points", points, "results", results, "runs", runs, "notes", tw_json_texts(s->note, s->notes));
+                          s->price > 0 ? json_real(s->price) : json_null(), "confidence", .95, "points", points, "results", results, "runs", runs, "notes", texts_json(s->note, s->notes));
     return j;
 }
 
@@ -126,7 +143,8 @@ static int text(const json_t *j, const char *key, char **out)
     const json_t *v = json_object_get(j, key);
     if (!json_is_string(v) && !json_is_null(v))
         return TWIN_EFORMAT;
-    *out = json_is_string(v) ? tw_printable(json_string_value(v), json_string_length(v)) : tw_strdup("");
+    /* What a study of ours holds was escaped when it was written. */
+    *out = json_is_string(v) ? tw_printable_again(json_string_value(v), json_string_length(v)) : tw_strdup("");
     return *out ? 0 : TWIN_ENOMEM;
 }
 
@@ -196,7 +214,7 @@ static int work_read(const json_t *j, struct tw_scale_work *w)
         return TWIN_EFORMAT;
     w->power = (unsigned)power;
     w->per_run = strcmp(per, "run") == 0;
-    char *safe = tw_printable(unit, strlen(unit));
+    char *safe = tw_printable_again(unit, strlen(unit));
     snprintf(w->unit, sizeof w->unit, "%s", safe ? safe : "?");
     tw_free(safe);
     return 0;

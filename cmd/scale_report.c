@@ -270,15 +270,15 @@ static const char *span(const struct twin_estimate *e, size_t runs, char out[64]
 static void print_cost(const struct tw_scale *s)
 {
     char a[32], b[48], c[32], d[48];
-    printf("\n  %7s  %14s  %-24s%s\n", "workers", "worker-seconds", "95% interval", s->price > 0 ? "      price  95% interval" : "");
+    tw_put("\n  %7s  %14s  %-24s%s\n", "workers", "worker-seconds", "95% interval", s->price > 0 ? "      price  95% interval" : "");
     for (size_t i = 0; i < s->counts; i++) {
         const struct twin_scaling_point *p = &s->point[i];
         if (p->runs == 0)
             continue;
-        printf("  %7llu  %14s  %-24s", (unsigned long long)p->workers, figure(p->cost.value, a), range(&p->cost, 1, "", p->runs, b));
+        tw_put("  %7llu  %14s  %-24s", (unsigned long long)p->workers, figure(p->cost.value, a), range(&p->cost, 1, "", p->runs, b));
         if (s->price > 0)
-            printf(" %10s  %s", figure(p->cost.value * s->price / 3600, c), range(&p->cost, s->price / 3600, "", p->runs, d));
-        putchar('\n');
+            tw_put(" %10s  %s", figure(p->cost.value * s->price / 3600, c), range(&p->cost, s->price / 3600, "", p->runs, d));
+        tw_put("\n");
     }
 }
 
@@ -290,11 +290,11 @@ static void print_latency(const struct tw_scale *s)
         any |= !isnan(s->point[i].latency[TWIN_SCALING_P50].value);
     if (!any) /* whole runs are measured: steps were not seen */
         return;
-    printf("\n  %7s  %-25s %-25s %s\n", "workers", "step p50 (95% interval)", "p90", "p99");
+    tw_put("\n  %7s  %-25s %-25s %s\n", "workers", "step p50 (95% interval)", "p90", "p99");
     for (size_t i = 0; i < s->counts; i++) {
         const struct twin_scaling_point *p = &s->point[i];
         if (p->runs)
-            printf("  %7llu  %-25s %-25s %s\n", (unsigned long long)p->workers, span(&p->latency[0], p->runs, of[0]), span(&p->latency[1], p->runs, of[1]), span(&p->latency[2], p->runs, of[2]));
+            tw_put("  %7llu  %-25s %-25s %s\n", (unsigned long long)p->workers, span(&p->latency[0], p->runs, of[0]), span(&p->latency[1], p->runs, of[1]), span(&p->latency[2], p->runs, of[2]));
     }
 }
 
@@ -304,20 +304,20 @@ static void print_speed(const struct tw_scale *s)
     char a[32], b[48], c[48], d[48];
     if (!base)
         return;
-    printf("\n  %7s %5s  %14s  %-24s %10s  %-18s\n", "workers", "runs", "throughput", "95% interval", "efficiency", "95% interval");
+    tw_put("\n  %7s %5s  %14s  %-24s %10s  %-18s\n", "workers", "runs", "throughput", "95% interval", "efficiency", "95% interval");
     for (size_t i = 0; i < s->counts; i++) {
         const struct twin_scaling_point *p = &s->point[i];
         if (p->runs == 0) {
-            printf("  %7llu %5zu  %14s\n", (unsigned long long)p->workers, p->runs, "not measured");
+            tw_put("  %7llu %5zu  %14s\n", (unsigned long long)p->workers, p->runs, "not measured");
             continue;
         }
         snprintf(c, sizeof c, "%.3g%%", 100 * p->efficiency.value);
-        printf("  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers, p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", p->runs, b), c,
+        tw_put("  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers, p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", p->runs, b), c,
                p == base ? "the base" : range(&p->efficiency, 100, "%", p->runs < base->runs ? p->runs : base->runs, d));
     }
     print_cost(s);
     print_latency(s);
-    printf("\n  throughput in %s/s; worker-seconds%s for one unit of work (%s); intervals: 95%%, between runs\n", s->work.unit, s->price > 0 ? " and price" : "", s->work.unit);
+    tw_put("\n  throughput in %s/s; worker-seconds%s for one unit of work (%s); intervals: 95%%, between runs\n", s->work.unit, s->price > 0 ? " and price" : "", s->work.unit);
 }
 
 char *tw_scale_result_text(const struct tw_scale_result *r)
@@ -348,16 +348,16 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
 
 static void print_order(const struct tw_scale *s)
 {
-    printf("order       drawn, seed %llu:", (unsigned long long)s->args.seed);
+    tw_put("order       drawn, seed %llu:", (unsigned long long)s->args.seed);
     uint64_t round = 0, shown = 0;
     for (size_t i = 0; i < s->runs && shown < 40; i++) {
         if (s->run[i].round == 0)
             continue;
-        printf("%s%llu", s->run[i].round != round && round ? " | " : " ", (unsigned long long)s->run[i].workers);
+        tw_put("%s%llu", s->run[i].round != round && round ? " | " : " ", (unsigned long long)s->run[i].workers);
         round = s->run[i].round;
         shown++;
     }
-    printf("%s\n", shown == 40 ? " ..." : "");
+    tw_put("%s\n", shown == 40 ? " ..." : "");
 }
 
 char *tw_scale_headline(const struct tw_scale *s)
@@ -388,22 +388,22 @@ char *tw_scale_headline(const struct tw_scale *s)
 int tw_scale_text(const struct tw_scale *s)
 {
     char *head = tw_scale_headline(s);
-    printf("SCALING     %s\n", head ? head : "");
+    tw_put("SCALING     %s\n", head ? head : "");
     tw_free(head);
     print_speed(s);
-    printf("\nresults     apart from speed: the weights at the end\n");
+    tw_put("\nresults     apart from speed: the weights at the end\n");
     for (size_t i = 0; i < s->counts; i++) {
         char *result = tw_scale_result_text(&s->result[i]);
-        printf("  %7llu  %s\n", (unsigned long long)s->result[i].workers, result ? result : "");
+        tw_put("  %7llu  %s\n", (unsigned long long)s->result[i].workers, result ? result : "");
         tw_free(result);
     }
-    putchar('\n');
+    tw_put("\n");
     for (size_t i = 0; i < s->notes; i++)
-        printf("%-11s %s\n", i ? "" : "note", s->note[i]);
+        tw_put("%-11s %s\n", i ? "" : "note", s->note[i]);
     print_order(s);
-    printf("measured    %s: %s\n", s->made, s->command);
+    tw_put("measured    %s: %s\n", s->made, s->command);
     if (*s->configuration)
-        printf("            %s\n", s->configuration);
+        tw_put("            %s\n", s->configuration);
     return 0;
 }
 

@@ -217,7 +217,7 @@ static int open_journal(struct tw_scale *s)
     const struct tw_journal_of of = {.kind = "studies", .name = "study.json", .what = what, .plan = plan, .resume = s->args.resume, .thing = "study of this job with these options"};
     int rc = tw_journal_open(&s->journal, s->home, &of, read_line, s, &err);
     if (rc == 0 && plan && !s->args.quiet)
-        fputs(plan, stderr);
+        tw_put_lines(stderr, plan);
     tw_free(plan);
     json_decref(what);
     return rc ? tw_trouble(&err, "scale: cannot keep the study") : -1;

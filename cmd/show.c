@@ -59,21 +59,21 @@ static void text_trace(const char *path, const struct opened *o, bool verify)
 {
     char records[32], steps[32], size[16];
     if (!o->trace) {
-        printf("  %-20s  unreadable: %s\n", tw_base_name(path), o->err.message);
+        tw_put("  %-20s  unreadable: %s\n", tw_base_name(path), o->err.message);
         return;
     }
     const struct twin_trace_info *i = twin_trace_info(o->trace);
     char *role = tw_printable(i->role, strlen(i->role));
-    printf("  %-20s  rank %d of %d  pid %u  %s  %s steps  %s records  %s%s", tw_base_name(path), i->rank, i->world,
+    tw_put("  %-20s  rank %d of %d  pid %u  %s  %s steps  %s records  %s%s", tw_base_name(path), i->rank, i->world,
            i->pid, role ? role : "", tw_human_count(i->steps, steps), tw_human_count(i->records, records),
            tw_human_bytes(i->file_bytes, size), i->closed ? "" : "  not closed");
     if (i->dropped)
-        printf("  %s dropped", tw_human_count(i->dropped, records));
+        tw_put("  %s dropped", tw_human_count(i->dropped, records));
     if (i->tail_bytes)
-        printf("  %s behind the last good block", tw_human_bytes(i->tail_bytes, size));
+        tw_put("  %s behind the last good block", tw_human_bytes(i->tail_bytes, size));
     if (verify)
-        printf("  %s", o->fault.code ? o->fault.message : "intact");
-    putchar('\n');
+        tw_put("  %s", o->fault.code ? o->fault.message : "intact");
+    tw_put("\n");
     tw_free(role);
 }
 
@@ -102,13 +102,13 @@ static void text_processes(const struct twin_run *r, bool all)
     size_t armed = 0;
     for (size_t i = 0; i < r->process_count; i++)
         armed += r->processes[i].armed;
-    printf("processes %zu, %zu armed\n", r->process_count, armed);
+    tw_put("processes %zu, %zu armed\n", r->process_count, armed);
     for (size_t i = 0; i < r->process_count; i++) {
         const struct twin_run_process *p = &r->processes[i];
         if (!all && p->armed && !p->outlived) /* the short form lists what a reader must know about */
             continue;
         char *argv = tw_printable(p->argv ? p->argv : "", p->argv ? strlen(p->argv) : 0);
-        printf("  %d  parent %d  %s%s%s%s  %.200s\n", p->pid, p->ppid, p->armed ? "armed" : "not armed",
+        tw_put("  %d  parent %d  %s%s%s%s  %.200s\n", p->pid, p->ppid, p->armed ? "armed" : "not armed",
                p->why ? ": " : "", p->why ? p->why : "", p->outlived ? "  outlived the job" : "", argv ? argv : "");
         tw_free(argv);
     }
@@ -117,28 +117,28 @@ static void text_processes(const struct twin_run *r, bool all)
 static void text_files(const struct twin_run *r, bool all)
 {
     char size[16];
-    printf("files     %zu written%s\n", r->file_count, r->files_truncated ? " (more than are kept)" : "");
+    tw_put("files     %zu written%s\n", r->file_count, r->files_truncated ? " (more than are kept)" : "");
     for (size_t i = 0; i < r->file_count && (all || i < 5); i++) {
         const struct twin_run_file *f = &r->files[i];
         char *path = tw_printable(f->path, strlen(f->path));
-        printf("  %s  %s  %.16s%s%s\n", path ? path : "", tw_human_bytes(f->bytes, size), f->sha256,
+        tw_put("  %s  %s  %.16s%s%s\n", path ? path : "", tw_human_bytes(f->bytes, size), f->sha256,
                f->why ? f->why : "", f->existed_before ? "  was there before" : "");
         tw_free(path);
     }
     if (!all && r->file_count > 5)
-        printf("  ... --files lists all\n");
+        tw_put("  ... --files lists all\n");
 }
 
 static void text_notes(const struct twin_run *r, struct opened *traces, bool all)
 {
     const char *key, *value;
     for (size_t i = 0; i < r->note_count; i++)
-        printf("note      %s\n", r->notes[i]);
+        tw_put("note      %s\n", r->notes[i]);
     for (size_t t = 0; all && t < r->trace_count; t++) {
-        printf("notes of %s\n", tw_base_name(r->traces[t]));
+        tw_put("notes of %s\n", tw_base_name(r->traces[t]));
         for (size_t i = 0; traces[t].trace && twin_trace_note(traces[t].trace, i, &key, &value); i++) {
             char *k = tw_printable(key, strlen(key)), *v = tw_printable(value, strlen(value));
-            printf("  %-24s  %s\n", k ? k : "", v ? v : "");
+            tw_put("  %-24s  %s\n", k ? k : "", v ? v : "");
             tw_free(k);
             tw_free(v);
         }
@@ -157,11 +157,11 @@ static void text_run(const struct twin_run *r, struct opened *traces, const stru
            twin_level_name(r->level), r->agents ? "" : ", unobserved (control run)");
     const char *in_part = r->stdout_truncated || r->stderr_truncated ? " (stored in part)" : "";
     if (r->one_stream)
-        printf("printed   %s, stdout and stderr in one%s\n", tw_human_bytes(r->stdout_bytes, out), in_part);
+        tw_put("printed   %s, stdout and stderr in one%s\n", tw_human_bytes(r->stdout_bytes, out), in_part);
     else
-        printf("printed   %s to stdout, %s to stderr%s\n", tw_human_bytes(r->stdout_bytes, out),
+        tw_put("printed   %s to stdout, %s to stderr%s\n", tw_human_bytes(r->stdout_bytes, out),
                tw_human_bytes(r->stderr_bytes, errors), in_part);
-    printf("traces    %zu\n", r->trace_count);
+    tw_put("traces    %zu\n", r->trace_count);
     for (size_t i = 0; i < r->trace_count; i++)
         text_trace(r->traces[i], &traces[i], a->verify);
     text_processes(r, a->processes);

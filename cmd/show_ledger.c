@@ -16,7 +16,7 @@ static int text_comparison(void *user, const struct twin_ledger_comparison *c)
 {
     char when[32];
     tw_utc_stamp(c->time_ns, when);
-    printf("%-9s %s %s: %s%s%s%s%s\n", *(bool *)user ? "" : "compared", when, c->verb, c->outcome, c->first[0] ? ", " : "", c->first, c->cause[0] ? ", cause: " : "",
+    tw_put("%-9s %s %s: %s%s%s%s%s\n", *(bool *)user ? "" : "compared", when, c->verb, c->outcome, c->first[0] ? ", " : "", c->first, c->cause[0] ? ", cause: " : "",
            c->cause);
     *(bool *)user = true;
     return 0;
@@ -73,7 +73,7 @@ static int match(void *user, const struct twin_ledger_run *r)
 static int text_artifact(void *user, const struct twin_ledger_artifact *a)
 {
     char size[16];
-    printf("%-9s %s  %s  %s  %s\n", *(bool *)user ? "" : "wrote", a->path, tw_human_bytes(a->bytes, size), a->sha256, a->kind);
+    tw_put("%-9s %s  %s  %s  %s\n", *(bool *)user ? "" : "wrote", a->path, tw_human_bytes(a->bytes, size), a->sha256, a->kind);
     *(bool *)user = true;
     return 0;
 }

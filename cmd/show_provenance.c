@@ -26,7 +26,7 @@ static void row(const char *name, const char *format, ...)
     tw_buf_vprintf(&b, format, ap);
     va_end(ap);
     char *safe = b.data ? tw_printable(b.data, strlen(b.data)) : NULL;
-    printf("%-*s%s\n", WIDTH, name, safe ? safe : "");
+    tw_put("%-*s%s\n", WIDTH, name, safe ? safe : "");
     tw_free(safe);
     tw_buf_free(&b);
 }
@@ -178,8 +178,8 @@ static void launch(const json_t *p)
 static void text_difference(const struct twin_world_difference *d)
 {
     char *what = d->what;
-    printf("  %-13s %s\n", d->group, what);
-    printf("  %-13s   %s  ->  %s\n", "", d->a ? d->a : "(not there)", d->b ? d->b : "(not there)");
+    tw_put("  %-13s %s\n", d->group, what);
+    tw_put("  %-13s   %s  ->  %s\n", "", d->a ? d->a : "(not there)", d->b ? d->b : "(not there)");
 }
 
 static json_t *json_differences(const struct twin_world_differences *d)
@@ -251,12 +251,12 @@ static int print_differences(const struct twin_world_differences *d, bool json)
         return printed ? printed : rc;
     }
     if (real == 0)
-        printf("SAME    the worlds are equal%s\n", d->count ? ", but for:" : "");
+        tw_put("SAME    the worlds are equal%s\n", d->count ? ", but for:" : "");
     else
-        printf("DIFFER  in %zu thing%s\n", real, real == 1 ? "" : "s");
+        tw_put("DIFFER  in %zu thing%s\n", real, real == 1 ? "" : "s");
     for (size_t i = 0; i < d->count; i++) {
         if (i == 0 || d->item[i].power != d->item[i - 1].power)
-            printf("\n%s\n", headings[d->item[i].power]);
+            tw_put("\n%s\n", headings[d->item[i].power]);
         text_difference(&d->item[i]);
     }
     return rc;

@@ -60,21 +60,21 @@ static void text_row(const struct listing *l, const struct twin_trace_record *r,
     layout_text(y, layout);
     if (!(r->flags & TWIN_REC_UNOBSERVED))
         digest_text(r, y, hex);
-    printf("%6u %5u  %-10s  %-16s  %-40s %-18s %.16s", r->step, r->seq, twin_phase_name(s->phase),
+    tw_put("%6u %5u  %-10s  %-16s  %-40s %-18s %.16s", r->step, r->seq, twin_phase_name(s->phase),
            twin_kind_name(s->kind), safe ? safe : "", layout, hex);
     if (r->occurrence)
-        printf("  #%u", r->occurrence);
+        tw_put("  #%u", r->occurrence);
     if ((r->flags & TWIN_REC_STATS) && r->stats.count) {
         uint64_t bad = r->stats.nan + r->stats.pos_inf + r->stats.neg_inf, finite = r->stats.count - bad;
         if (r->stats.count == 1 && finite == 1)
-            printf("  value %.9g", r->stats.sum);
+            tw_put("  value %.9g", r->stats.sum);
         else
-            printf("  mean %.6g  min %.6g  max %.6g", finite ? r->stats.sum / (double)finite : NAN, r->stats.min, r->stats.max);
+            tw_put("  mean %.6g  min %.6g  max %.6g", finite ? r->stats.sum / (double)finite : NAN, r->stats.min, r->stats.max);
         if (bad)
-            printf("  NaN %llu  Inf %llu", (unsigned long long)r->stats.nan,
+            tw_put("  NaN %llu  Inf %llu", (unsigned long long)r->stats.nan,
                    (unsigned long long)(r->stats.pos_inf + r->stats.neg_inf));
     }
-    putchar('\n');
+    tw_put("\n");
     tw_free(safe);
 }
 
@@ -129,7 +129,7 @@ int tw_show_records(struct twin_trace *t, const char *path, const struct tw_show
     struct twin_error err = TWIN_ERROR_INIT;
     int rc;
     if (!rows)
-        printf("%s\n%6s %5s  %-10s  %-16s  %-40s %-18s %s\n", tw_base_name(path), "step", "seq", "phase", "kind",
+        tw_put("%s\n%6s %5s  %-10s  %-16s  %-40s %-18s %s\n", tw_base_name(path), "step", "seq", "phase", "kind",
                "name", "layout", "digest");
     if (a->step != TW_NOT_GIVEN) {
         struct twin_trace_record *records = NULL;

@@ -78,13 +78,13 @@ static void say_trial(const struct tw_shrink *c, const struct tw_shrink_setting 
     if (s->steps)
         snprintf(steps, sizeof steps, "%llu step%s", (unsigned long long)s->steps, s->steps == 1 ? "" : "s");
     tw_progress_clear();
-    fprintf(stderr, "%s", steps);
+    tw_put_to(stderr, "%s", steps);
     for (size_t i = 0; i < c->knob_count; i++)
-        fprintf(stderr, ", %s %llu", c->knob[i].name, (unsigned long long)s->value[i]);
+        tw_put_to(stderr, ", %s %llu", c->knob[i].name, (unsigned long long)s->value[i]);
     if (!e->trials && e->other)
-        fprintf(stderr, ": %s\n", e->other);
+        tw_put_to(stderr, ": %s\n", e->other);
     else
-        fprintf(stderr, ": %s, parted in %llu of %llu comparisons, %s a run\n", what, (unsigned long long)e->parted, (unsigned long long)e->trials,
+        tw_put_to(stderr, ": %s, parted in %llu of %llu comparisons, %s a run\n", what, (unsigned long long)e->parted, (unsigned long long)e->trials,
             tw_human_seconds(e->seconds, time));
 }
 

@@ -41,17 +41,17 @@ static bool confirmed(const struct tw_shrink *c)
 static void print_rate(const char *label, const struct tw_shrink_evidence *e)
 {
     char time[24];
-    printf("%s%llu of %llu comparisons parted (at least %.0f%% do, 95%% confidence), %s a run\n", label, (unsigned long long)e->parted,
+    tw_put("%s%llu of %llu comparisons parted (at least %.0f%% do, 95%% confidence), %s a run\n", label, (unsigned long long)e->parted,
            (unsigned long long)e->trials, 100 * twin_stats_rate_lower(e->parted, e->trials, CONFIDENCE), tw_human_seconds(e->seconds, time));
 }
 
 static void print_number(const char *name, uint64_t from, uint64_t to, const char *why)
 {
     if (from == to)
-        printf("%-9s %llu stays", name, (unsigned long long)from);
+        tw_put("%-9s %llu stays", name, (unsigned long long)from);
     else
-        printf("%-9s %llu -> %llu", name, (unsigned long long)from, (unsigned long long)to);
-    printf("%s%s\n", why ? "; " : "", why ? why : "");
+        tw_put("%-9s %llu -> %llu", name, (unsigned long long)from, (unsigned long long)to);
+    tw_put("%s%s\n", why ? "; " : "", why ? why : "");
 }
 
 static void print_settings(const struct tw_shrink *c)
@@ -75,7 +75,7 @@ static void print_ways(const char *label, const struct tw_shrink_evidence *e)
         for (size_t k = 0; k < i; k++)
             seen |= text[i] && text[k] && strcmp(text[i], text[k]) == 0;
         if (text[i] && !seen)
-            printf("%-9s %s\n", i ? "" : label, text[i]);
+            tw_put("%-9s %s\n", i ? "" : label, text[i]);
     }
     for (size_t i = 0; i < TW_WAYS_MAX; i++)
         tw_free(text[i]);
@@ -86,7 +86,7 @@ static void print_zoom_notes(const struct tw_shrink_evidence *e)
     const struct twin_verdict *v = e->verdict[0];
     for (size_t i = 0; v && i < v->note_count; i++)
         if (tw_starts(v->notes[i], "zoom: ") && !*v->first->op)
-            printf("note      %s\n", v->notes[i]);
+            tw_put("note      %s\n", v->notes[i]);
 }
 
 static char *check_command(const struct tw_shrink *c)
@@ -110,14 +110,14 @@ static void print_parted(const struct tw_shrink *c)
     if (confirmed(c))
         print_rate("shrunk    ", &c->confirmed);
     else if (c->now.steps || memcmp(&c->now, &c->whole, sizeof c->now) != 0)
-        printf("note      not confirmed on fresh runs: the budget ended\n");
+        tw_put("note      not confirmed on fresh runs: the budget ended\n");
     if (c->interrupted || c->out_of_budget)
-        printf("note      %s; there may be a smaller one\n", c->interrupted ? "interrupted" : "the budget ended");
+        tw_put("note      %s; there may be a smaller one\n", c->interrupted ? "interrupted" : "the budget ended");
     if (c->given_back)
-        printf("note      %s\n", c->given_back);
+        tw_put("note      %s\n", c->given_back);
     print_zoom_notes(confirmed(c) ? &c->confirmed : &c->baseline);
     char *command = check_command(c);
-    printf("command   %s\n", command ? command : "");
+    tw_put("command   %s\n", command ? command : "");
     tw_free(command);
 }
 
@@ -127,19 +127,19 @@ static void print_text(const struct tw_shrink *c, enum tw_shrink_outcome outcome
 {
     char time[24];
     const struct tw_shrink_evidence *b = &c->baseline;
-    printf("outcome   %s, %llu run%s, %s\n", words[outcome], (unsigned long long)c->runs_used, c->runs_used == 1 ? "" : "s",
+    tw_put("outcome   %s, %llu run%s, %s\n", words[outcome], (unsigned long long)c->runs_used, c->runs_used == 1 ? "" : "s",
            tw_human_seconds((double)(tw_monotonic_ns() - c->began_ns) / 1e9, time));
     if (b->parted) {
         print_parted(c);
         return;
     }
     if (b->trials)
-        printf("bound     %llu comparison%s without a difference; a divergence in up to %.1f%% of runs cannot be excluded (95%%)\n",
+        tw_put("bound     %llu comparison%s without a difference; a divergence in up to %.1f%% of runs cannot be excluded (95%%)\n",
                (unsigned long long)b->trials, b->trials == 1 ? "" : "s", 100 * twin_stats_zero_bound(b->trials, CONFIDENCE));
     if (b->unseen)
-        printf("note      not everything was seen: %s; twinrun shrink --level ops sees every operation of PyTorch\n", b->unseen);
+        tw_put("note      not everything was seen: %s; twinrun shrink --level ops sees every operation of PyTorch\n", b->unseen);
     if (c->interrupted || c->out_of_budget)
-        printf("note      %s\n", c->interrupted ? "interrupted" : "the budget ended before the job had parted");
+        tw_put("note      %s\n", c->interrupted ? "interrupted" : "the budget ended before the job had parted");
 }
 
 /* ---- JSON */

@@ -76,7 +76,7 @@ static int new_key(const struct sign_args *a)
     if (a->json)
         rc = tw_json_print(json_pack("{s:s, s:o, s:s, s:s}", "schema", "twinrun.sign/1", "key", tw_json_text(a->new_key), "type", a->type, "keyid", twin_key_id(k)));
     else
-        printf("%s      private: keep it to yourself\n%s.pub  public: for those who verify\nkey id   %s (%s)\n", a->new_key, a->new_key, twin_key_id(k), a->type);
+        tw_put("%s      private: keep it to yourself\n%s.pub  public: for those who verify\nkey id   %s (%s)\n", a->new_key, a->new_key, twin_key_id(k), a->type);
     twin_key_close(k);
     return rc;
 }
@@ -89,7 +89,7 @@ static int public_key(const struct sign_args *a)
         return tw_bad_use("sign", "--public-key: expected one --key, found %zu", a->keys.count);
     if (twin_key_open(a->keys.items[0], &k, &err) != 0)
         return tw_trouble(&err, "no public key");
-    fputs(twin_key_pem(k), stdout);
+    tw_put_lines(stdout, twin_key_pem(k));
     twin_key_close(k);
     return 0;
 }
@@ -146,9 +146,11 @@ static int write_out(const struct twin_envelope *e, const char *path, bool bundl
     int rc = bundle ? twin_bundle_text(e, &text, &n, err) : twin_envelope_text(e, &text, &n, err);
     if (rc != 0)
         return rc;
-    if (strcmp(path, "-") == 0)
-        rc = fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0 ? 0 : twin_error_system(err, "cannot write to stdout");
-    else if (!replace && access(path, F_OK) == 0)
+    if (strcmp(path, "-") == 0) {
+        size_t written = fwrite(text, 1, n, stdout); /* exact bytes: an envelope for another program */
+        if (written != n || fflush(stdout) != 0)
+            rc = twin_error_system(err, "cannot write to stdout");
+    } else if (!replace && access(path, F_OK) == 0)
         rc = twin_error_set(err, TWIN_EIO, "%s is there already: -o FILE writes elsewhere, --add adds a signature to it", path);
     else
         rc = tw_write_file_atomic(path, text, n, err);

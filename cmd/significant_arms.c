@@ -183,7 +183,7 @@ static void put_bits(struct tw_buf *b, const struct arms *x)
 static void not_asked(const struct arms *x)
 {
     const struct tw_set *set = x->metric.set[0].n ? &x->metric.set[1] : &x->metric.set[0];
-    printf("NOT ASKED   %s; -m 'printed:REGEX' reads a number that the job prints\n", set->left_out_count ? set->left_out[0] : "no run has it");
+    tw_put("NOT ASKED   %s; -m 'printed:REGEX' reads a number that the job prints\n", set->left_out_count ? set->left_out[0] : "no run has it");
 }
 
 /* Three lines that say it, then each of them with all that it rests on. */
@@ -192,18 +192,18 @@ static int print_text(struct arms *x)
     struct tw_buf bits = {0};
     char *speed = tw_significant_line(&x->speed), *metric = x->no_metric ? NULL : tw_significant_line(&x->metric);
     put_bits(&bits, x);
-    printf("speed       %s\nmetric      %s\nbits        %s\n", speed ? speed : "", metric ? metric : "NOT ASKED", bits.data ? bits.data : "");
+    tw_put("speed       %s\nmetric      %s\nbits        %s\n", speed ? speed : "", metric ? metric : "NOT ASKED", bits.data ? bits.data : "");
     tw_buf_free(&bits);
     tw_free(speed);
     tw_free(metric);
-    printf("\n== speed: what a %s takes\n\n", x->speed.measure.metric == TW_METRIC_STEP ? "step" : "run");
+    tw_put("\n== speed: what a %s takes\n\n", x->speed.measure.metric == TW_METRIC_STEP ? "step" : "run");
     int rc = tw_significant_text(&x->speed);
-    printf("\n== metric: %s\n\n", x->metric.measure.text);
+    tw_put("\n== metric: %s\n\n", x->metric.measure.text);
     if (rc == 0 && x->no_metric)
         not_asked(x);
     else if (rc == 0)
         rc = tw_significant_text(&x->metric);
-    printf("\norder       drawn in each round of one run of A and one of B, seed %llu\n", (unsigned long long)x->a->seed);
+    tw_put("\norder       drawn in each round of one run of A and one of B, seed %llu\n", (unsigned long long)x->a->seed);
     return rc;
 }
 

@@ -173,18 +173,18 @@ static void put_needed(struct tw_buf *b, const struct tw_significant *s)
 
 static void print_set(char letter, const struct tw_set *set, const struct twin_set_summary *m, const char *units)
 {
-    printf("%c           %zu value%s, median " NUMBERS "%s", letter, m->n, m->n == 1 ? "" : "s", m->median.value, units);
+    tw_put("%c           %zu value%s, median " NUMBERS "%s", letter, m->n, m->n == 1 ? "" : "s", m->median.value, units);
     if (!isnan(m->median.interval.low))
-        printf(" (%.4g%% interval " NUMBERS " to " NUMBERS ")", m->median.confidence * 100, m->median.interval.low, m->median.interval.high);
-    printf(", " NUMBERS " to " NUMBERS, m->min, m->max);
+        tw_put(" (%.4g%% interval " NUMBERS " to " NUMBERS ")", m->median.confidence * 100, m->median.interval.low, m->median.interval.high);
+    tw_put(", " NUMBERS " to " NUMBERS, m->min, m->max);
     if (!isnan(m->sd))
-        printf(", s " NUMBERS, m->sd);
-    printf("\n            %s\n", set->configuration);
+        tw_put(", s " NUMBERS, m->sd);
+    tw_put("\n            %s\n", set->configuration);
     for (size_t i = 0; i < set->left_out_count; i++)
-        printf("            left out: %s\n", set->left_out[i]);
+        tw_put("            left out: %s\n", set->left_out[i]);
     char *worlds = set->run ? twin_provenance_summary((const struct twin_run *const *)set->run, set->n) : NULL;
     if (worlds)
-        printf("            %s\n", worlds);
+        tw_put("            %s\n", worlds);
     tw_free(worlds);
 }
 
@@ -192,22 +192,22 @@ static void print_assumptions(const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
     const bool ranks = s->asked.question == TWIN_ASK_METRIC || s->asked.question == TWIN_ASK_SPEED;
-    printf("assumed     the values are independent of one another");
+    tw_put("assumed     the values are independent of one another");
     if (one_after_the_other(s))
-        printf("\n            NOT HELD: one set was measured wholly after the other, so a machine that drifts looks like a difference; take turns");
+        tw_put("\n            NOT HELD: one set was measured wholly after the other, so a machine that drifts looks like a difference; take turns");
     if (ranks && f->spread.p < .05)
-        printf("\n            the sets spread differently (Brown-Forsythe p = %.2g): the answer is which tends to be larger, the difference only its middle", f->spread.p);
+        tw_put("\n            the sets spread differently (Brown-Forsythe p = %.2g): the answer is which tends to be larger, the difference only its middle", f->spread.p);
     for (int k = 0; k < 2; k++) {
         if (f->set[k].n > 2 && f->set[k].mad.mad == 0 && f->set[k].distinct > 1)
-            printf("\n            %c: more than half of the values are equal (MAD = 0): outliers cannot be told", "AB"[k]);
+            tw_put("\n            %c: more than half of the values are equal (MAD = 0): outliers cannot be told", "AB"[k]);
         else if (s->set[k].run && f->set[k].n > 1 && f->set[k].distinct == 1)
-            printf("\n            %c: one value in %zu runs: they repeat one another, and say nothing of other seeds", "AB"[k], f->set[k].n);
+            tw_put("\n            %c: one value in %zu runs: they repeat one another, and say nothing of other seeds", "AB"[k], f->set[k].n);
         else if (f->set[k].n > 1 && f->set[k].distinct == 1)
-            printf("\n            %c: one value %zu times (MAD = 0): if runs that repeat one another gave them, they are one observation", "AB"[k], f->set[k].n);
+            tw_put("\n            %c: one value %zu times (MAD = 0): if runs that repeat one another gave them, they are one observation", "AB"[k], f->set[k].n);
         else if (f->set[k].mad.outliers && f->set[k].n >= OUTLIERS_FROM)
-            printf("\n            %c: %zu outlier%s by modified z > 3.5, kept", "AB"[k], f->set[k].mad.outliers, f->set[k].mad.outliers == 1 ? "" : "s");
+            tw_put("\n            %c: %zu outlier%s by modified z > 3.5, kept", "AB"[k], f->set[k].mad.outliers, f->set[k].mad.outliers == 1 ? "" : "s");
     }
-    putchar('\n');
+    tw_put("\n");
 }
 
 static char *paragraph(const struct tw_significant *s)
@@ -257,19 +257,20 @@ int tw_significant_text(struct tw_significant *s)
         tw_free(method);
         return tw_trouble(NULL, "no memory for the answer");
     }
-    printf("%s\nquestion    %s of %s: %s", answer, twin_question_name(s->asked.question), what(s), test_name(s));
+    tw_put_lines(stdout, answer);
+    tw_put("\nquestion    %s of %s: %s", twin_question_name(s->asked.question), what(s), test_name(s));
     if (!isnan(s->found.p))
-        printf(", p = %.2g", s->found.p);
-    putchar('\n');
+        tw_put(", p = %.2g", s->found.p);
+    tw_put("\n");
     if (s->asked.floor > 0 && s->floor_file)
-        printf("floor       " NUMBERS ": the relative spread of another order of additions, " NUMBERS ", in %s%s\n", s->asked.floor, s->floor_relative, s->floor_file,
+        tw_put("floor       " NUMBERS ": the relative spread of another order of additions, " NUMBERS ", in %s%s\n", s->asked.floor, s->floor_relative, s->floor_file,
                s->asked.floor == s->floor_relative ? "" : ", of the median of A");
     else if (s->asked.floor > 0)
-        printf("floor       " NUMBERS "\n", s->asked.floor);
+        tw_put("floor       " NUMBERS "\n", s->asked.floor);
     for (int k = 0; k < 2; k++)
         print_set("AB"[k], &s->set[k], &s->found.set[k], unit(s));
     print_assumptions(s);
-    printf("for a paper %s\n", method);
+    tw_put("for a paper %s\n", method);
     tw_free(answer);
     tw_free(method);
     return 0;

@@ -6,6 +6,7 @@
 #include "progress.h"
 
 #include "base.h"
+#include "say.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,31 +42,31 @@ static void print_head(const struct tw_simulation *s)
 {
     const struct tw_simulate_args *a = s->args;
     char ranks[32], elements[32], sampled[32], count[32], alpha[24], beta[24], late[24];
-    printf("%s ranks, %s elements of %s, %llu trials%s\n", tw_human_count(a->ranks, ranks), tw_human_count(a->elements, elements), a->type, (unsigned long long)a->trials,
+    tw_put("%s ranks, %s elements of %s, %llu trials%s\n", tw_human_count(a->ranks, ranks), tw_human_count(a->elements, elements), a->type, (unsigned long long)a->trials,
            s->random_placement ? ", ranks placed anew in each" : ", ranks placed alike");
     if (s->values.n)
-        printf("numbers   drawn from the %s of %s\n", tw_human_count(s->values.n, count), a->data);
+        tw_put("numbers   drawn from the %s of %s\n", tw_human_count(s->values.n, count), a->data);
     else
-        printf("numbers   drawn: standard normal%s\n", s->wide ? " times 2^-20 to 2^20" : "");
+        tw_put("numbers   drawn: standard normal%s\n", s->wide ? " times 2^-20 to 2^20" : "");
     if (is_sample(s))
-        printf("sampled   %s of the %s elements, at random (--sample changes that); intervals are 95%%\n", tw_human_count(s->sampled, sampled), tw_human_count(a->elements, elements));
-    printf("network   alpha %s%s, beta %s a byte%s, ", tw_human_time(s->net.alpha_s, alpha), s->measured_alpha ? " (measured)" : "", tw_human_time(s->net.beta_s, beta),
+        tw_put("sampled   %s of the %s elements, at random (--sample changes that); intervals are 95%%\n", tw_human_count(s->sampled, sampled), tw_human_count(a->elements, elements));
+    tw_put("network   alpha %s%s, beta %s a byte%s, ", tw_human_time(s->net.alpha_s, alpha), s->measured_alpha ? " (measured)" : "", tw_human_time(s->net.beta_s, beta),
            s->measured_beta ? " (measured)" : "");
     if (s->net.jitter == TWIN_JITTER_NONE)
-        printf("no jitter\n");
+        tw_put("no jitter\n");
     else
-        printf("jitter %s, mean %s\n", s->net.jitter == TWIN_JITTER_UNIFORM ? "uniform" : "exponential", tw_human_time(s->net.jitter_s, late));
+        tw_put("jitter %s, mean %s\n", s->net.jitter == TWIN_JITTER_UNIFORM ? "uniform" : "exponential", tw_human_time(s->net.jitter_s, late));
     if (s->measured_alpha || s->measured_beta)
-        printf("          measured: TCP over this machine's loopback. Yours: --alpha, --beta\n");
+        tw_put("          measured: TCP over this machine's loopback. Yours: --alpha, --beta\n");
 }
 
 static void print_time(const struct tw_simulation *s, const struct tw_simulated *r)
 {
     char low[24], middle[24], high[24], count[32], all[32];
     const uint64_t n = s->args->trials;
-    printf("  time      median %s, %s to %s\n", tw_human_time(r->seconds[(n - 1) / 2], middle), tw_human_time(r->seconds[0], low), tw_human_time(r->seconds[n - 1], high));
+    tw_put("  time      median %s, %s to %s\n", tw_human_time(r->seconds[(n - 1) / 2], middle), tw_human_time(r->seconds[0], low), tw_human_time(r->seconds[n - 1], high));
     if (r->algorithm == TWIN_RING && r->ring_ranks < s->args->ranks)
-        printf("            (every message of a ring of %s was drawn; its time for each step was carried over to %s)\n", tw_human_count(r->ring_ranks, count),
+        tw_put("            (every message of a ring of %s was drawn; its time for each step was carried over to %s)\n", tw_human_count(r->ring_ranks, count),
                tw_human_count(s->args->ranks, all));
 }
 
@@ -78,17 +79,17 @@ static void print_one(const struct tw_simulation *s, const struct tw_simulated *
     errors(r, &mean, &most);
     for (size_t i = 0; i < v->results; i++)
         largest = fmax(largest, v->result[i].error_max);
-    printf("\n%s\n", twin_algorithm_name(r->algorithm));
+    tw_put("\n%s\n", twin_algorithm_name(r->algorithm));
     if (v->not_finite)
-        printf("  infinite  %s elements are too large for %s in some trial, and left out below\n", tw_human_count(v->not_finite, text), s->args->type);
+        tw_put("  infinite  %s elements are too large for %s in some trial, and left out below\n", tw_human_count(v->not_finite, text), s->args->type);
     if (v->elements > v->not_finite) {
-        printf("  results   %llu different vector%s in %zu trials; %.4g%% of the elements", (unsigned long long)v->vectors, v->vectors == 1 ? "" : "s", v->results,
+        tw_put("  results   %llu different vector%s in %zu trials; %.4g%% of the elements", (unsigned long long)v->vectors, v->vectors == 1 ? "" : "s", v->results,
                100 * (double)v->vary / (double)(v->elements - v->not_finite));
         if (is_sample(s))
-            printf(" (%.4g to %.4g%%)", 100 * share.low, 100 * share.high);
-        printf(" have more than one result, %.3g on average, at most %llu\n", v->distinct_mean, (unsigned long long)v->distinct_max);
-        printf("  spread    max - min of an element: median %.3g ulp, 95%% within %.3g ulp; relative: median %.2g\n", v->ulps[0], v->ulps[1], v->relative[0]);
-        printf("  error     relative L2 to the exact sum: %.2e on average, at most %.2e; largest of an element %.2e\n", mean, most, largest);
+            tw_put(" (%.4g to %.4g%%)", 100 * share.low, 100 * share.high);
+        tw_put(" have more than one result, %.3g on average, at most %llu\n", v->distinct_mean, (unsigned long long)v->distinct_max);
+        tw_put("  spread    max - min of an element: median %.3g ulp, 95%% within %.3g ulp; relative: median %.2g\n", v->ulps[0], v->ulps[1], v->relative[0]);
+        tw_put("  error     relative L2 to the exact sum: %.2e on average, at most %.2e; largest of an element %.2e\n", mean, most, largest);
     }
     print_time(s, r);
 }

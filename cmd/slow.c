@@ -72,29 +72,29 @@ static void rank_text(const struct twin_telemetry_process *p, const struct twin_
 {
     char *sentence = twin_dip_sentence(d);
     if (many)
-        printf("rank %d  ", p->rank);
-    printf("%s  %s\n", outcome_word(d), sentence ? sentence : "");
+        tw_put("rank %d  ", p->rank);
+    tw_put("%s  %s\n", outcome_word(d), sentence ? sentence : "");
     tw_free(sentence);
     if (d->outcome != TWIN_DIP_FOUND)
         return;
-    printf("        %.3g ms per step, %.3g ms elsewhere; from %.1f s to %.1f s\n", 1e3 * d->slow_s, 1e3 * d->usual_s, d->start_s, d->end_s);
+    tw_put("        %.3g ms per step, %.3g ms elsewhere; from %.1f s to %.1f s\n", 1e3 * d->slow_s, 1e3 * d->usual_s, d->start_s, d->end_s);
     size_t shown = 0;
     for (size_t i = 0; i < d->tested && shown < SHOWN && d->moved[i].adjusted <= .05; i++, shown++) {
         const struct twin_moved *m = &d->moved[i];
         const struct twin_counter_info *c = twin_counter_info(m->counter);
         bool seconds = strcmp(c->unit, "s") == 0;
         if (shown == 0)
-            printf("\n        %-40s %12s %12s %10s %6s  %s\n", "moved with it", "elsewhere", "there", "of extra", "rho", "p");
-        printf("        %-40s %12.4g %12.4g ", c->name, m->usual, m->slow);
+            tw_put("\n        %-40s %12s %12s %10s %6s  %s\n", "moved with it", "elsewhere", "there", "of extra", "rho", "p");
+        tw_put("        %-40s %12.4g %12.4g ", c->name, m->usual, m->slow);
         if (seconds && isfinite(m->share))
-            printf("%9.0f%%", 100 * m->share);
+            tw_put("%9.0f%%", 100 * m->share);
         else
-            printf("%10s", "");
-        printf(" %6.2f  %.2g\n", m->rho, m->adjusted);
+            tw_put("%10s", "");
+        tw_put(" %6.2f  %.2g\n", m->rho, m->adjusted);
     }
     if (shown)
-        puts("        (per second; p after Holm)");
-    printf("        practice: %s\n", twin_cause_advice(d->cause));
+        tw_put("        (per second; p after Holm)\n");
+    tw_put("        practice: %s\n", twin_cause_advice(d->cause));
 }
 
 /* ---- ranks against each other */
@@ -168,10 +168,10 @@ static json_t *uneven_json(const struct twin_uneven *u, const char *machine)
 static void uneven_text(const struct twin_uneven *u, const char *machine)
 {
     char *sentence = twin_uneven_sentence(u);
-    printf("%s  %s%s%s\n", u->outcome == TWIN_UNEVEN_FOUND ? "UNEVEN" : u->outcome == TWIN_UNEVEN_NONE ? "ALIKE " : "RANKS ", sentence ? sentence : "", machine ? "; " : "",
+    tw_put("%s  %s%s%s\n", u->outcome == TWIN_UNEVEN_FOUND ? "UNEVEN" : u->outcome == TWIN_UNEVEN_NONE ? "ALIKE " : "RANKS ", sentence ? sentence : "", machine ? "; " : "",
            machine ? machine : "");
     if (u->outcome == TWIN_UNEVEN_FOUND)
-        printf("        practice: %s\n", twin_uneven_advice(u));
+        tw_put("        practice: %s\n", twin_uneven_advice(u));
     tw_free(sentence);
 }
 
@@ -221,12 +221,13 @@ static void unseen_text(const struct twin_telemetry *t)
 {
     size_t n = 0;
     if (!t->host)
-        n += printf("not seen: the counters of the machine") > 0;
+        tw_put("not seen: the counters of the machine");
+    n += !t->host;
     for (int c = 0; c < (t->host ? TWIN_COUNTERS : TWIN_COUNTER_BUSY); c++)
         if (unseen(t, (enum twin_counter)c))
-            printf("%s%s", n++ ? ", " : "not seen: ", twin_counter_info((enum twin_counter)c)->name);
+            tw_put("%s%s", n++ ? ", " : "not seen: ", twin_counter_info((enum twin_counter)c)->name);
     if (n)
-        puts(" (no such sensor, or no permission to read it)");
+        tw_put(" (no such sensor, or no permission to read it)\n");
 }
 
 /* ---- the command */

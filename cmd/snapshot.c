@@ -108,24 +108,24 @@ static void report_text(const char *output, const struct twin_snapshot *s, const
     char holds[160], n[32], size[16];
     size_t modes;
     char *safe = tw_printable(output, strlen(output));
-    printf("%s%s\n  root   sha256:%s\n  holds  %s\n", safe ? safe : "?", was ? "  says something else" : "", was ? was->root : s->root, tw_snapshot_holds(was ? was : s, holds));
+    tw_put("%s%s\n  root   sha256:%s\n  holds  %s\n", safe ? safe : "?", was ? "  says something else" : "", was ? was->root : s->root, tw_snapshot_holds(was ? was : s, holds));
     if (was) {
-        printf("  now    sha256:%s\n", s->root);
+        tw_put("  now    sha256:%s\n", s->root);
         tw_snapshot_print_differences(stdout, was, s, 0, &modes);
-        printf("  next   --force replaces it, -o FILE writes another\n");
+        tw_put("  next   --force replaces it, -o FILE writes another\n");
         tw_free(safe);
         return;
     }
     for (size_t i = 0; i < s->id_count && i < SHOWN_IDS; i++) {
         char *path = tw_printable(s->id[i].path, strlen(s->id[i].path)), *value = tw_printable(s->id[i].value, strlen(s->id[i].value));
-        printf("  id     %s %s%s%s\n", s->id[i].scheme, value ? value : "?", *s->id[i].path ? "  " : "", path ? path : "?");
+        tw_put("  id     %s %s%s%s\n", s->id[i].scheme, value ? value : "?", *s->id[i].path ? "  " : "", path ? path : "?");
         tw_free(path);
         tw_free(value);
     }
     if (s->id_count > SHOWN_IDS)
-        printf("         and %zu more\n", s->id_count - SHOWN_IDS);
+        tw_put("         and %zu more\n", s->id_count - SHOWN_IDS);
     if (s->read_files < s->files)
-        printf("  read   %s file%s, %s; the others have not changed since they were last read\n", tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
+        tw_put("  read   %s file%s, %s; the others have not changed since they were last read\n", tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
                tw_human_bytes(s->read_bytes, size));
     tw_free(safe);
 }

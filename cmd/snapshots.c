@@ -75,17 +75,17 @@ static void print_why(FILE *out, const struct twin_snapshot_entry *was, const st
 {
     char a[32], b[32], *target;
     if (was->kind != is->kind) {
-        fprintf(out, "%s -> %s", kind_name(was), kind_name(is));
+        tw_put_to(out, "%s -> %s", kind_name(was), kind_name(is));
     } else if (was->kind == TWIN_SNAPSHOT_LINK) {
         target = tw_printable(is->target, strlen(is->target));
-        fprintf(out, "leads to %s", target ? target : "?");
+        tw_put_to(out, "leads to %s", target ? target : "?");
         tw_free(target);
     } else if (was->bytes != is->bytes) {
-        fprintf(out, "%s -> %s bytes", tw_human_count(was->bytes, a), tw_human_count(is->bytes, b));
+        tw_put_to(out, "%s -> %s bytes", tw_human_count(was->bytes, a), tw_human_count(is->bytes, b));
     } else {
         tw_hex(was->sha256, 6, a);
         tw_hex(is->sha256, 6, b);
-        fprintf(out, "sha256 %s... -> %s...", a, b);
+        tw_put_to(out, "sha256 %s... -> %s...", a, b);
     }
 }
 
@@ -99,14 +99,14 @@ static int print_difference(void *user, const struct twin_snapshot_difference *d
     if (d->change == TWIN_SNAPSHOT_MODE) {
         p->modes++;
     } else if (p->most == 0 || p->shown++ < p->most) {
-        fprintf(out, "  %-7s  %s  ", words[d->change], path ? path : "?");
+        tw_put_to(out, "  %-7s  %s  ", words[d->change], path ? path : "?");
         if (d->was && d->is)
             print_why(out, d->was, d->is);
         else if (e->kind == TWIN_SNAPSHOT_FILE)
-            fprintf(out, "%s bytes", tw_human_count(e->bytes, count));
+            tw_put_to(out, "%s bytes", tw_human_count(e->bytes, count));
         else
-            fprintf(out, "%s", kind_name(e));
-        fprintf(out, "\n");
+            tw_put_to(out, "%s", kind_name(e));
+        tw_put_to(out, "\n");
     }
     tw_free(path);
     return 0;
@@ -117,7 +117,7 @@ void tw_snapshot_print_differences(FILE *out, const struct twin_snapshot *was, c
     struct printing p = {.out = out, .most = most};
     twin_snapshot_compare(was, is, print_difference, &p);
     if (most && p.shown > most)
-        fprintf(out, "  and %zu more\n", p.shown - most);
+        tw_put_to(out, "  and %zu more\n", p.shown - most);
     *modes = p.modes;
 }
 

@@ -190,10 +190,6 @@ static bool is_tensor_file(const char *path)
     return true;
 }
 
-static const char record_what[] = "a run keeps fingerprints, not values. Let the job write what is to be added up, for instance\n"
-                                  "    torch.save({n: p.grad for n, p in model.named_parameters()}, f\"grads-{rank}.pt\")\n"
-                                  "and give that file, or the run";
-
 /* Of the files that the run wrote: those of tensors that are still as it left them. */
 static char *file_of(const char *command, const struct twin_run *r)
 {
@@ -208,7 +204,9 @@ static char *file_of(const char *command, const struct twin_run *r)
             } else {
                 if (count++ == 0)
                     found = tw_strdup(path);
-                tw_buf_printf(&list, "\n    twinrun %s %s", command, path);
+                char *safe = tw_printable(path, strlen(path));
+                tw_buf_printf(&list, "    twinrun %s %s\n", command, safe ? safe : "?");
+                tw_free(safe);
             }
         }
         tw_free(path);
@@ -217,13 +215,18 @@ static char *file_of(const char *command, const struct twin_run *r)
         tw_free(found);
         found = NULL;
     }
-    if (count > 1)
-        tw_say("%s: the run wrote %zu files of tensors; one of them, or all in one command when each is one rank's gradient:%s", command, count, list.data ? list.data : "");
-    else if (count == 0 && changed)
+    if (count > 1) {
+        tw_say("%s: the run wrote %zu files of tensors; one of them, or all in one command when each is one rank's gradient:",
+               command, count);
+        tw_put_lines(stderr, list.data ? list.data : "");
+    } else if (count == 0 && changed) {
         tw_say("%s: the %zu file%s of tensors that the run wrote %s no longer as it left %s (a later run writes to the same place; see --fresh-dir)", command,
                changed, changed == 1 ? "" : "s", changed == 1 ? "is" : "are", changed == 1 ? "it" : "them");
-    else if (count == 0)
-        tw_say("%s: %s", command, record_what);
+    } else if (count == 0) {
+        tw_say("%s: a run keeps fingerprints, not values. Let the job write what is to be added up, for instance\n"
+               "    torch.save({n: p.grad for n, p in model.named_parameters()}, f\"grads-{rank}.pt\")\n"
+               "and give that file, or the run", command);
+    }
     tw_buf_free(&list);
     return found;
 }

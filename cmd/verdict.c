@@ -66,7 +66,10 @@ static int print_form(make_fn *make, const struct twin_report *r)
     char *text = NULL;
     if (make(r, &text, &err) != 0)
         return tw_trouble(&err, "cannot write the verdict down");
-    fputs(text, stdout);
+    if (r->color)
+        tw_put_coloured(text);
+    else
+        tw_put_lines(stdout, text);
     tw_free(text);
     return 0;
 }

@@ -57,13 +57,13 @@ static int print_text(const char *target, const struct report *p, long differenc
 {
     char n[32], size[16], *name = tw_printable(target, strlen(target));
     if (differences)
-        printf("DIFFER  %s: %s thing%s not what it says\n", name ? name : "?", tw_human_count((uint64_t)differences, n), differences == 1 ? " is" : "s are");
+        tw_put("DIFFER  %s: %s thing%s not what it says\n", name ? name : "?", tw_human_count((uint64_t)differences, n), differences == 1 ? " is" : "s are");
     else if (p->things == p->unknown)
-        printf("UNKNOWN  %s: nothing in it could be held against anything\n", name ? name : "?");
+        tw_put("UNKNOWN  %s: nothing in it could be held against anything\n", name ? name : "?");
     else
-        printf("OK      %s  %s file%s, %s, by %s\n", name ? name : "?", tw_human_count(p->files, n), p->files == 1 ? "" : "s", tw_human_bytes(p->bytes, size), p->scheme);
+        tw_put("OK      %s  %s file%s, %s, by %s\n", name ? name : "?", tw_human_count(p->files, n), p->files == 1 ? "" : "s", tw_human_bytes(p->bytes, size), p->scheme);
     if (p->text.data)
-        fputs(p->text.data, stdout);
+        tw_put_lines(stdout, p->text.data);
     tw_free(name);
     return p->text.failed ? tw_trouble(NULL, "out of memory") : 0;
 }

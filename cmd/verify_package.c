@@ -52,44 +52,37 @@ json_t *tw_package_findings(const struct twin_bag_verdict *v)
     return list;
 }
 
-static void print_safe(const char *s)
-{
-    char *safe = tw_printable(s, strlen(s));
-    fputs(safe ? safe : "?", stdout);
-    tw_free(safe);
-}
-
 void tw_package_print(const char *dir, const struct twin_bag_verdict *v)
 {
     char size[16], count[32];
     uint64_t later = 0;
-    printf("%-8s", v->findings ? "FAILED" : "OK");
-    print_safe(dir);
+    tw_put("%-8s", v->findings ? "FAILED" : "OK");
+    tw_put("%s", dir);
     if (v->findings)
-        printf(": %s thing%s not as in its manifests\n", tw_human_count(v->findings, count), v->findings == 1 ? " is" : "s are");
+        tw_put(": %s thing%s not as in its manifests\n", tw_human_count(v->findings, count), v->findings == 1 ? " is" : "s are");
     else
-        printf("  %s files, %s, each as in its manifest, nothing besides\n", tw_human_count(v->files, count), tw_human_bytes(v->bytes, size));
+        tw_put("  %s files, %s, each as in its manifest, nothing besides\n", tw_human_count(v->files, count), tw_human_bytes(v->bytes, size));
     for (size_t i = 0; i < v->findings && i < SHOWN; i++) {
-        printf("  %-11s  ", twin_bag_change_name(v->finding[i].change));
-        print_safe(v->finding[i].path);
-        printf("\n               ");
-        print_safe(v->finding[i].why);
-        putchar('\n');
+        tw_put("  %-11s  ", twin_bag_change_name(v->finding[i].change));
+        tw_put("%s", v->finding[i].path);
+        tw_put("\n               ");
+        tw_put("%s", v->finding[i].why);
+        tw_put("\n");
     }
     if (v->findings > SHOWN)
-        printf("  and %zu more (--json lists all)\n", v->findings - SHOWN);
+        tw_put("  and %zu more (--json lists all)\n", v->findings - SHOWN);
     for (size_t i = 0; i < v->fetches; i++)
         later += v->fetch[i].bytes;
     if (v->fetches)
-        printf("  note         %s files of data (%s) are not here; fetch.txt says where they are\n", tw_human_count(v->fetches, count), tw_human_bytes(later, size));
+        tw_put("  note         %s files of data (%s) are not here; fetch.txt says where they are\n", tw_human_count(v->fetches, count), tw_human_bytes(later, size));
     if (v->trust && v->trust->trusted)
-        printf("  signed       %zu good signature%s, %zu needed\n", v->trust->good, v->trust->good == 1 ? "" : "s", v->trust->needed);
+        tw_put("  signed       %zu good signature%s, %zu needed\n", v->trust->good, v->trust->good == 1 ? "" : "s", v->trust->needed);
     else if (!v->trust && v->is_signed)
-        printf("  note         signed, but nobody was named to be trusted: --key PUB or --trust FILE\n");
+        tw_put("  note         signed, but nobody was named to be trusted: --key PUB or --trust FILE\n");
     else if (!v->is_signed && !v->findings)
-        printf("  note         not signed: whoever changes a file can change the manifests, too\n");
+        tw_put("  note         not signed: whoever changes a file can change the manifests, too\n");
     if (!v->findings)
-        printf("  name         sha256:%s (" "tagmanifest-sha256.txt)\n", v->tagmanifest);
+        tw_put("  name         sha256:%s (" "tagmanifest-sha256.txt)\n", v->tagmanifest);
 }
 
 static int verify(char *const *operands, size_t count, const struct tw_verify_args *a)

@@ -88,9 +88,8 @@ static int print_text(const struct twin_precision_verdict *v, const char *policy
         put(&b, "note     %s\n", v->note[i]);
     char *configuration = tw_configuration(run), *text = tw_buf_steal(&b);
     if (text && configuration) {
-        char *safe = tw_printable(configuration, strlen(configuration));
-        printf("%srun      %s\n", text, safe ? safe : "?");
-        tw_free(safe);
+        tw_put_lines(stdout, text);
+        tw_put("run      %s\n", configuration);
     }
     int rc = text && configuration ? 0 : tw_trouble(NULL, "verify: no memory for the answer");
     tw_free(configuration);

@@ -60,24 +60,17 @@ static json_t *signatures_json(const struct twin_trust_verdict *v)
     return list;
 }
 
-static void print_safe(const char *s)
-{
-    char *safe = tw_printable(s, strlen(s));
-    fputs(safe ? safe : "?", stdout);
-    tw_free(safe);
-}
-
 static void print_digests(const char *label, const json_t *digests)
 {
     const char *algorithm;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)digests, algorithm, value)
     {
-        printf("             %s  ", label);
-        print_safe(algorithm);
-        putchar(':');
-        print_safe(json_string_value(value) ? json_string_value(value) : "?");
-        putchar('\n');
+        tw_put("             %s  ", label);
+        tw_put("%s", algorithm);
+        tw_put(":");
+        tw_put("%s", json_string_value(value) ? json_string_value(value) : "?");
+        tw_put("\n");
     }
 }
 
@@ -85,14 +78,14 @@ static void print_changes(const json_t *changes)
 {
     for (size_t i = 0; i < json_array_size(changes) && i < SHOWN; i++) {
         const json_t *c = json_array_get(changes, i);
-        printf("  %-9s  ", json_string_value(json_object_get(c, "change")));
-        print_safe(json_string_value(json_object_get(c, "name")));
-        putchar('\n');
+        tw_put("  %-9s  ", json_string_value(json_object_get(c, "change")));
+        tw_put("%s", json_string_value(json_object_get(c, "name")));
+        tw_put("\n");
         print_digests("signed", json_object_get(c, "signed"));
         print_digests("found ", json_object_get(c, "found"));
     }
     if (json_array_size(changes) > SHOWN)
-        printf("  and %zu more (--json lists all)\n", json_array_size(changes) - SHOWN);
+        tw_put("  and %zu more (--json lists all)\n", json_array_size(changes) - SHOWN);
 }
 
 static const char *outcome_word(int rc)
@@ -111,17 +104,17 @@ int tw_signed_print(const struct tw_signed *s, bool json)
                                          signatures_json(s->trust), "subjects", (int)s->subjects, "changes", s->changes, "validity_checked_at", at));
         return rc ? rc : s->rc;
     }
-    printf("%s  ", headings[s->rc]);
-    print_safe(s->why);
-    putchar('\n');
+    tw_put("%s  ", headings[s->rc]);
+    tw_put("%s", s->why);
+    tw_put("\n");
     for (size_t i = 0; i < s->trust->judged_count; i++) {
         const struct twin_judged *j = &s->trust->judged[i];
-        printf("  %-13s  ", twin_signature_state_name(j->state));
-        print_safe(*j->name ? j->name : "(no name)");
+        tw_put("  %-13s  ", twin_signature_state_name(j->state));
+        tw_put("%s", *j->name ? j->name : "(no name)");
         tw_put("  %.16s%s", j->keyid, strlen(j->keyid) > 16 ? "..." : "");
-        printf("%s", *j->why ? "  " : "");
-        print_safe(j->why);
-        putchar('\n');
+        tw_put("%s", *j->why ? "  " : "");
+        tw_put("%s", j->why);
+        tw_put("\n");
     }
     print_changes(s->changes);
     return s->rc;

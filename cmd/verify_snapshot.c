@@ -24,12 +24,12 @@ static int report_text(const char *manifest, const char *dir, const struct twin_
     size_t modes = 0;
     char *folder = tw_printable(dir, strlen(dir)), *name = tw_printable(manifest, strlen(manifest));
     if (differences)
-        printf("DIFFER  %s is not what %s says: %s difference%s\n", folder ? folder : "?", name ? name : "?", tw_human_count(differences, n), differences == 1 ? "" : "s");
+        tw_put("DIFFER  %s is not what %s says: %s difference%s\n", folder ? folder : "?", name ? name : "?", tw_human_count(differences, n), differences == 1 ? "" : "s");
     tw_snapshot_print_differences(stdout, was, now, 0, &modes);
     if (!differences)
-        printf("OK      %s  %s  sha256:%s\n", folder ? folder : "?", tw_snapshot_holds(was, holds), was->root);
+        tw_put("OK      %s  %s  sha256:%s\n", folder ? folder : "?", tw_snapshot_holds(was, holds), was->root);
     if (modes)
-        printf("  note     %s with other permission bits or links, the same bytes\n", tw_human_count(modes, n));
+        tw_put("  note     %s with other permission bits or links, the same bytes\n", tw_human_count(modes, n));
     tw_free(folder);
     tw_free(name);
     return differences ? TW_EXIT_DIFFER : TW_EXIT_SAME;

@@ -46,12 +46,12 @@ void tw_run_line(const char *title, const struct twin_run *r, const char *state)
     char seconds[24], steps[32], records[32];
     tw_run_totals(r, &t);
     tw_progress_clear();
-    fprintf(stderr, "%s  %-8s %10s  %s step%s  %s record%s", title, state, tw_human_seconds(r->wall_s, seconds),
+    tw_put_to(stderr, "%s  %-8s %10s  %s step%s  %s record%s", title, state, tw_human_seconds(r->wall_s, seconds),
             tw_human_count(t.steps, steps), t.steps == 1 ? "" : "s", tw_human_count(t.records, records),
             t.records == 1 ? "" : "s");
     if (t.dropped)
-        fprintf(stderr, "  %s dropped", tw_human_count(t.dropped, records));
+        tw_put_to(stderr, "  %s dropped", tw_human_count(t.dropped, records));
     if (isfinite(t.observer) && t.records && r->level != TWIN_LEVEL_OPS) /* a zoom is no measurement */
-        fprintf(stderr, "  observer +%.1f%%", 100 * t.observer);
-    fputc('\n', stderr);
+        tw_put_to(stderr, "  observer +%.1f%%", 100 * t.observer);
+    tw_put_to(stderr, "\n");
 }

@@ -31,7 +31,7 @@ static bool told;
 static const struct { unsigned modes; uint64_t value, value_max, extra, extra_max; } grammar[TW_FACTORS] = {
     [TW_ENTROPY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
     /* seconds since 1970 (vary: seed), microseconds per call */
-    [TW_CLOCK] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 1700000000, 4000000000u, 1000, 1000000000},
+    [TW_CLOCK] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY) | MODE(TW_FACTOR_SCALE), 1700000000, 4000000000u, 1000, 1000000000},
     [TW_DIRECTORY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
     [TW_MALLOC] = {MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
     /* seed, strength */
@@ -40,8 +40,9 @@ static const struct { unsigned modes; uint64_t value, value_max, extra, extra_ma
 
 static bool parse_mode(const char *s, enum tw_factor_mode *mode)
 {
-    static const char *const names[] = {[TW_FACTOR_AUDIT] = "audit", [TW_FACTOR_PIN] = "pin", [TW_FACTOR_VARY] = "vary"};
-    for (int i = TW_FACTOR_AUDIT; i <= TW_FACTOR_VARY; i++)
+    static const char *const names[] = {[TW_FACTOR_AUDIT] = "audit", [TW_FACTOR_PIN] = "pin", [TW_FACTOR_VARY] = "vary",
+                                        [TW_FACTOR_SCALE] = "scale"};
+    for (int i = TW_FACTOR_AUDIT; i <= TW_FACTOR_SCALE; i++)
         if (strcmp(s, names[i]) == 0) {
             *mode = (enum tw_factor_mode)i;
             return true;
@@ -57,6 +58,8 @@ static bool parse_values(enum tw_factor f, enum tw_factor_mode mode, char *first
     if (!first)
         return true;
     char *second = strchr(first, ':');
+    if (mode == TW_FACTOR_SCALE && !second)
+        return false;
     if (second)
         *second++ = '\0';
     if (f == TW_DIRECTORY && mode == TW_FACTOR_VARY && !second && strcmp(first, "reversed") == 0) {
@@ -74,7 +77,9 @@ static void describe(enum tw_factor f, const char *mode)
 {
     struct tw_factor_state *s = &tw_factors[f];
     unsigned long long value = s->value, extra = s->extra;
-    if (strcmp(mode, "audit") == 0 || (f == TW_DIRECTORY && strcmp(mode, "pin") == 0))
+    if (strcmp(mode, "scale") == 0)
+        snprintf(s->text, sizeof s->text, "%s %llu since %llu", mode, value, extra);
+    else if (strcmp(mode, "audit") == 0 || (f == TW_DIRECTORY && strcmp(mode, "pin") == 0))
         snprintf(s->text, sizeof s->text, "%s", mode);
     else if (s->reversed)
         snprintf(s->text, sizeof s->text, "%s reversed", mode);

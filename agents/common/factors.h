@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 enum tw_factor { TW_ENTROPY, TW_CLOCK, TW_DIRECTORY, TW_MALLOC, TW_SCHEDULE, TW_FACTORS };
-enum tw_factor_mode { TW_FACTOR_UNREAD, TW_FACTOR_OFF, TW_FACTOR_COUNT, TW_FACTOR_AUDIT, TW_FACTOR_PIN, TW_FACTOR_VARY };
+enum tw_factor_mode { TW_FACTOR_UNREAD, TW_FACTOR_OFF, TW_FACTOR_COUNT, TW_FACTOR_AUDIT, TW_FACTOR_PIN, TW_FACTOR_VARY,
+                      TW_FACTOR_SCALE /* clock: faster; value: how many times, extra: since when */ };
 
 struct tw_factor_state {
     _Atomic int mode;       /* enum tw_factor_mode */

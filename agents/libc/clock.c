@@ -29,6 +29,8 @@ TW_REAL(int, timespec_get, (struct timespec *, int))
 
 int64_t tw_clock_now(bool peek)
 {
+    if (tw_clock_scales())
+        return tw_clock_scaled_ns(CLOCK_REALTIME);
     uint64_t *passed = tw_stream_clock(), step = tw_factors[TW_CLOCK].extra * 1000, start = tw_factors[TW_CLOCK].value;
     if (tw_factor_varies(TW_CLOCK)) /* any second of the 30 years from September 2001 on */
         start = 1000000000 + tw_mix64(start + 1) % 946080000;
@@ -70,6 +72,11 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 {
     if (is_wall(clock) && given(t) && answered("clock_gettime")) {
         *t = now();
+        return 0;
+    }
+    if (!is_wall(clock) && given(t) && tw_clock_scales() && tw_clock_is_scaled(clock) &&
+        answered("clock_gettime")) {
+        *t = at(tw_clock_scaled_ns(clock));
         return 0;
     }
     clock_gettime_fn *real = real_clock_gettime();
@@ -135,9 +142,10 @@ bool tw_clock_by_number(long number, const long a[6], long *result)
     *result = 0;
     switch (number) {
     case SYS_clock_gettime:
-        if (!is_wall(a[0]) || !a[1] || !answered("syscall(clock_gettime)"))
+        if (!a[1] || !(is_wall(a[0]) || (tw_clock_scales() && tw_clock_is_scaled((clockid_t)a[0]))) ||
+            !answered("syscall(clock_gettime)"))
             return false;
-        *(struct timespec *)a[1] = now();
+        *(struct timespec *)a[1] = is_wall(a[0]) ? now() : at(tw_clock_scaled_ns((clockid_t)a[0]));
         return true;
 #ifdef SYS_gettimeofday
     case SYS_gettimeofday:

@@ -46,6 +46,8 @@ static int64_t distance(int64_t a, int64_t b)
  * clock (a condition keeps its clock to itself): then the clock that is nearer is meant; they are decades apart. */
 static deadline *real_deadline(deadline *t, struct timespec *out, bool either)
 {
+    if (tw_clock_scales())
+        return tw_clock_real_deadline(CLOCK_REALTIME, either, t, out);
     if (!pinned() || !t || t->tv_nsec < 0 || t->tv_nsec >= SECOND || t->tv_sec < 0 || t->tv_sec > INT64_MAX / SECOND - 1)
         return t;
     int64_t wanted = (int64_t)t->tv_sec * SECOND + t->tv_nsec, pinned_now = tw_clock_now(true);
@@ -56,6 +58,14 @@ static deadline *real_deadline(deadline *t, struct timespec *out, bool either)
         until = 0;
     *out = (struct timespec){.tv_sec = (time_t)(until / SECOND), .tv_nsec = (long)(until % SECOND)};
     return out;
+}
+
+/* Of a wait that names its clock. A pinned clock is the wall clock alone. */
+static deadline *on_clock(clockid_t clock, deadline *t, struct timespec *out)
+{
+    if (clock == CLOCK_REALTIME)
+        return real_deadline(t, out, false);
+    return tw_clock_scales() ? tw_clock_real_deadline(clock, false, t, out) : t;
 }
 
 int sem_timedwait(sem_t *s, deadline *t)
@@ -97,21 +107,21 @@ int sem_clockwait(sem_t *s, clockid_t clock, deadline *t)
         errno = ENOSYS;
         return -1;
     }
-    return f(s, clock, clock == CLOCK_REALTIME ? real_deadline(t, &real, false) : t);
+    return f(s, clock, on_clock(clock, t, &real));
 }
 
 int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, deadline *t)
 {
     struct timespec real;
     pthread_cond_clockwait_fn *f = real_pthread_cond_clockwait();
-    return f ? f(c, m, clock, clock == CLOCK_REALTIME ? real_deadline(t, &real, false) : t) : ENOSYS;
+    return f ? f(c, m, clock, on_clock(clock, t, &real)) : ENOSYS;
 }
 
 int clock_nanosleep(clockid_t clock, int flags, deadline *t, struct timespec *left)
 {
     struct timespec real;
-    bool until = clock == CLOCK_REALTIME && (flags & TIMER_ABSTIME);
-    return real_clock_nanosleep()(clock, flags, until ? real_deadline(t, &real, false) : t, left);
+    bool until = (flags & TIMER_ABSTIME) != 0;
+    return real_clock_nanosleep()(clock, flags, until ? on_clock(clock, t, &real) : t, left);
 }
 
 void tw_deadline_resolve(void)

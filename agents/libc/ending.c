@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ways for a process image to end without destructors: _exit, _Exit and the exec family. Each seals what was recorded, then
+ * Ways for a process image to end without destructors: _exit, _Exit and the exec family; and the
+ * sandboxes after which nothing more may be asked of the kernel. Each seals what was recorded, then
  * does exactly what the original does. (quick_exit: a handler, see agent.c. abort and fatal signals are left alone: what was
  * sealed survives. posix_spawn, system and popen execute in a child of their own, which has recorded nothing.)
  *
@@ -12,7 +13,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "agents/common/state.h"
@@ -24,8 +27,8 @@ extern char **environ;
 EXPORT void _exit(int status);
 EXPORT void _Exit(int status);
 
-enum function { EXIT, EXIT_ISO, EXECVE, EXECVPE, FEXECVE, FUNCTIONS };
-static const char *const names[FUNCTIONS] = {"_exit", "_Exit", "execve", "execvpe", "fexecve"};
+enum function { EXIT, EXIT_ISO, EXECVE, EXECVPE, FEXECVE, PRCTL, FUNCTIONS };
+static const char *const names[FUNCTIONS] = {"_exit", "_Exit", "execve", "execvpe", "fexecve", "prctl"};
 static void *_Atomic found[FUNCTIONS];
 
 static void *original(enum function f)
@@ -185,4 +188,45 @@ EXPORT int execle(const char *path, const char *arg, ...)
     char *const *envp = va_arg(ap, char *const *);
     va_end(ap);
     return replace(EXECVE, path, argv, envp);
+}
+
+/*
+ * A sandbox may kill for any system call from here on: what there is to tell is told before, and
+ * nothing when the process ends. Both ways are seen: prctl, and syscall() as libseccomp calls it.
+ */
+bool tw_sandbox_begins(long number, const long a[6])
+{
+    enum { SET_MODE_FILTER = 1 }; /* of seccomp(2); SET_MODE_STRICT is 0, others only ask */
+    bool begins = number == SYS_prctl && a[0] == PR_SET_SECCOMP;
+    if (number == SYS_seccomp)
+        begins = a[0] <= SET_MODE_FILTER;
+    if (begins)
+        before_exec();
+    return begins;
+}
+
+void tw_sandbox_failed(void)
+{
+    exec_failed(-1, false);
+}
+
+/* The arguments are passed on as the C library itself reads them: four words, whatever the option. */
+EXPORT int prctl(int option, ...)
+{
+    long a[6] = {option};
+    va_list ap;
+    va_start(ap, option);
+    for (int i = 1; i < 5; i++)
+        a[i] = va_arg(ap, long);
+    va_end(ap);
+    int (*next)(int, ...) = (int (*)(int, ...))original(PRCTL);
+    bool begins = tw_sandbox_begins(SYS_prctl, a);
+    int rc = -1;
+    if (next)
+        rc = next(option, a[1], a[2], a[3], a[4]);
+    else
+        rc = (int)syscall(SYS_prctl, option, a[1], a[2], a[3], a[4]);
+    if (begins && rc != 0)
+        tw_sandbox_failed();
+    return rc;
 }

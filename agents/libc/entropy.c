@@ -136,6 +136,7 @@ unsigned GETVAL(void *device)
 /* As libc's: up to six arguments, of which those that were not given are read and not used. */
 long syscall(long number, ...)
 {
+    struct timespec until;
     long a[6], result;
     va_list ap;
     va_start(ap, number);
@@ -146,11 +147,17 @@ long syscall(long number, ...)
         size_t n = (size_t)a[1] < GETRANDOM_MAX ? (size_t)a[1] : GETRANDOM_MAX;
         if (!((unsigned)a[2] & ~GETRANDOM_FLAGS) && answered("syscall(getrandom)", (void *)a[0], n))
             return (long)n;
+    } else if (number == SYS_futex && tw_clock_futex(a, &until)) {
+        a[3] = (long)&until;
     } else if (tw_clock_by_number(number, a, &result)) {
         return result;
     }
     syscall_fn *real = real_syscall();
-    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    bool confined = tw_sandbox_begins(number, a);
+    result = real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (confined && result != 0)
+        tw_sandbox_failed();
+    return result;
 }
 
 void tw_entropy_resolve(void)

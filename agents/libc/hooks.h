@@ -20,6 +20,7 @@ void tw_entropy_resolve(void);
 void tw_stdio_resolve(void);
 void tw_clock_resolve(void);
 void tw_deadline_resolve(void);
+void tw_fast_clock_resolve(void);
 void tw_directory_resolve(void);
 void tw_threads_resolve(void);
 
@@ -30,6 +31,20 @@ bool tw_device_is(const char *path); /* is it one of the two? */
 /* The pinned wall clock of the calling thread, nanoseconds since 1970. peek: without moving on. (clock.c) */
 int64_t tw_clock_now(bool peek);
 int64_t tw_clock_kernel_ns(clockid_t clock); /* the original clock */
+
+/* A clock that runs faster (fast_clock.c). */
+bool tw_clock_scales(void);
+bool tw_clock_is_scaled(clockid_t clock);
+int64_t tw_clock_scaled_ns(clockid_t clock);
+/* The kernel's moment for a shown one: `out`, or t itself. either: t may be on the monotonic clock. */
+const struct timespec *tw_clock_real_deadline(clockid_t clock, bool either, const struct timespec *t,
+                                              struct timespec *out);
+bool tw_clock_futex(const long a[6], struct timespec *out); /* true: out is its deadline */
+
 /* getrandom, clock_gettime, gettimeofday and time by number: true and *result when it was answered here. */
 bool tw_clock_by_number(long number, const long a[6], long *result);
+
+/* Before and after a call that may set up a sandbox (ending.c), by the number of the system call. */
+bool tw_sandbox_begins(long number, const long a[6]);
+void tw_sandbox_failed(void);
 #endif

@@ -140,6 +140,7 @@ void tw_hooks_resolve(void)
     tw_entropy_resolve();
     tw_stdio_resolve();
     tw_clock_resolve();
+    tw_fast_clock_resolve();
     tw_deadline_resolve();
     tw_directory_resolve();
     tw_threads_resolve();

@@ -131,6 +131,7 @@ struct twin_run {
     int64_t start_realtime_ns;
     int64_t start_monotonic_ns; /* the same moment on CLOCK_MONOTONIC of its machine; 0: not recorded */
     int64_t shown_clock_s;    /* time of day that the job was shown in place of this machine's (factor clock), seconds since 1970; 0: none; -1: a shaken one */
+    uint32_t clock_factor;    /* its clocks ran this many times as fast; 0 or 1: as they do */
     double wall_s;            /* wall time of the job */
     enum twin_outcome outcome;
     int exit_code;            /* of the job: its own, or 128 + signal */

@@ -290,11 +290,11 @@ def skeleton(line):
     return re.sub(r"(?<![A-Za-z_])%s" % NUMBER.pattern, "#", line)
 
 
-def unexplained(a, b, facts_a, facts_b):
+def unexplained(a, b, facts_a, facts_b, more=lambda text: text):
     """Lines of one run that the other has not, neither byte for byte nor with noise masked."""
     only_a, only_b = Counter(a) - Counter(b), Counter(b) - Counter(a)
-    x = Counter(masked(line, facts_a) for line in only_a.elements())
-    y = Counter(masked(line, facts_b) for line in only_b.elements())
+    x = Counter(more(masked(line, facts_a)) for line in only_a.elements())
+    y = Counter(more(masked(line, facts_b)) for line in only_b.elements())
     left_a, left_b = x - y, y - x
     says_a, says_b = ({skeleton(line) for line in left} for left in (left_a, left_b))
     return [Left(line, skeleton(line) in says_b) for line in left_a] + [

@@ -82,17 +82,32 @@ def items(claim, key):
     return claim[key]
 
 
-def printable(text):
-    """A name as verdicts show it: bytes that are no UTF-8, and control characters, as \\xNN."""
+# Controls, separators, what Unicode calls Default_Ignorable_Code_Point, annotations, and what XML forbids.
+_HIDDEN = [
+    (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160),
+    (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F),
+    (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB),
+    (0xFFFE, 0xFFFF), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+]  # fmt: skip
+_LIKE_OURS = re.compile(r"\\(?=x[0-9a-fA-F]{2})")
+
+
+def printable(text, again=False):
+    """A name as verdicts show it: what is no UTF-8, and what obeys, turns or hides, as \\xNN, byte by byte.
+
+    A \\xNN that was in the name becomes \\x5cxNN; `again`: of a sentence that was escaped already, it stays.
+    """
     out = []
-    for c in text:
-        if 0xDC80 <= ord(c) <= 0xDCFF:
-            out.append("\\x%02x" % (ord(c) - 0xDC00))
-        elif ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0:
-            out.extend("\\x%02x" % b for b in c.encode())
+    for c in text if again else _LIKE_OURS.sub(r"\\x5c", text):
+        if any(low <= ord(c) <= high for low, high in _HIDDEN) or 0xD800 <= ord(c) <= 0xDFFF:
+            out.extend("\\x%02x" % b for b in c.encode("utf-8", _lone(c)))
         else:
             out.append(c)
     return "".join(out)
+
+
+def _lone(c):
+    return "surrogateescape" if 0xDC80 <= ord(c) <= 0xDCFF else "surrogatepass"
 
 
 # ---- a run and its traces

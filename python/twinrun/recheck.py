@@ -13,13 +13,16 @@ The claims come from a stranger. Nothing of them is executed, sizes are capped, 
 out of a run folder.
 """
 
+import fnmatch
 import json
 import os
+import re
 import sys
 from collections import Counter
 
 from . import _causes, _lines
 from ._claims import Claims
+from ._clock import Clock, without
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
 from .trace import TraceError
 
@@ -46,7 +49,7 @@ def most_steps(ranges):
     return most
 
 
-class Recheck(Claims):
+class Recheck(Claims, Clock):
     """All claims of one verdict against its runs."""
 
     # ---- the verdict's own word
@@ -160,6 +163,9 @@ class Recheck(Claims):
             "another claim contradicts it",
         )
         need(len(self.runs) > 1, "one run alone is never the same as another")
+        for c in self.claims:
+            if c.get("claim") == "clock":
+                self.clock(c)
         most = records = 0
         for i in range(2, len(self.runs) + 1):
             ranges = [
@@ -217,23 +223,56 @@ class Recheck(Claims):
 
     def same_ends(self, a, b, i):
         need(not a.failed() and not b.failed(), "a run failed")
-        for stream in ("stdout", "stderr"):
-            if a.json.get(stream, {}).get("sha256") == b.json.get(stream, {}).get("sha256"):
+        one = a.json.get("one_stream"), b.json.get("one_stream")
+        streams = ("stdout", "stderr") if one[0] == one[1] else ("stdout and stderr",)
+        for stream in streams:
+            if a.json.get(stream, {}).get("sha256", 0) == b.json.get(stream, {}).get("sha256", 1):
                 continue
-            left = _lines.unexplained(
-                a.stream(stream),
-                b.stream(stream),
-                _lines.facts(a.json, a.folder),
-                _lines.facts(b.json, b.folder),
-            )
-            left = [d for d in left if d.numbers]
+            self.same_lines(stream, a, b, i)
+
+    def same_lines(self, stream, a, b, i):
+        """Every line has its counterpart, but those that the user leaves out and those that ran
+        together with others, which have the same letters in both runs."""
+        patterns = {p for c in self.claims for p in Rules(c).ignore}
+        if any(fnmatch.fnmatchcase(name, p) for p in patterns for name in (stream, "output/line/" + stream)):
+            return
+        filters = [re.compile(p[5:]) for p in patterns if p.startswith("line:")]
+
+        def lines(run):
+            texts = run.stream(stream)
+            return [t for t in texts if not any(f.search(t.decode("utf-8", "replace")) for f in filters)]
+
+        x, y = lines(a), lines(b)
+        left = _lines.unexplained(
+            x,
+            y,
+            _lines.facts(a.json, a.folder),
+            _lines.facts(b.json, b.folder),
+            lambda text: without(text, stream, self.times),
+        )
+        for d in left:
             need(
-                not left,
+                not d.numbers,
                 "%s: line %r of run %d has no counterpart, and its numbers are no known noise",
                 stream,
-                left[0].text[:80] if left else b"",
+                d.text[:80],
                 i,
             )
+        text = left[0].text[:80] if left else b""
+        cut = a.stopped() or b.stopped()  # what one run printed behind the end of the other
+        alike = not left or cut or self.ran_together(x, y, a, b)
+        need(alike, "%s: the text of line %r has no counterpart in run %d", stream, text, i)
+
+    @staticmethod
+    def ran_together(a, b, run_a, run_b):
+        """Have both runs the same letters, whatever their lines?"""
+        several = all(len(r.json.get("processes") or []) > 1 for r in (run_a, run_b))
+        letters = []
+        for lines, run in ((a, run_a), (b, run_b)):
+            own = _lines.facts(run.json, run.folder)
+            text = "".join(_lines.masked(line, own) for line in lines)
+            letters.append(Counter(re.sub(r"[\s~]", "", text)))
+        return several and letters[0] == letters[1]
 
     HOW = {
         "verdict": headline,
@@ -245,6 +284,7 @@ class Recheck(Claims):
         "order-only": Claims.finding,
         "noise": Claims.noise,
         "artifact": Claims.artifact,
+        "clock": Clock.clock,
         "outcome": Claims.outcome,
         "lost": Claims.lost,
         "class": Claims.classes,
@@ -390,7 +430,7 @@ def main(argv):
     try:
         results = recheck(args[0], args[1:])
     except (Trouble, OSError) as e:
-        sys.stderr.write("recheck: %s\n" % e)
+        sys.stderr.write("recheck: %s\n" % printable(str(e), again=True))
         return 2
     n = Counter(state for state, _, _ in results)
     if "--json" in argv:
@@ -407,10 +447,9 @@ def main(argv):
         )
     else:
         for state, kind, text in results:
-            print(
-                "%-10s %-11s %s"
-                % (state.upper() if state == "refuted" else state, kind, printable(str(text)))
-            )
+            word_of = state.upper() if state == "refuted" else state
+            shown = printable(str(text), again=True)
+            print("%-10s %-11s %s" % (word_of, printable(str(kind)), shown))
         print("%d confirmed, %d refuted, %d stated" % (n["confirmed"], n["refuted"], n["stated"]))
     return 1 if n["refuted"] else 0
 

@@ -40,8 +40,24 @@ int tw_parse_u64(const char *s, uint64_t max, uint64_t *out); /* whole string, d
 void tw_hex(const void *bytes, size_t n, char *out);          /* out has 2n+1 */
 char *tw_human_bytes(uint64_t n, char out[16]);               /* "1.2 GiB" */
 char *tw_human_count(uint64_t n, char out[32]);               /* "41,220" */
-/* Makes bytes safe to print on a terminal and in JSON: invalid UTF-8 and control characters become \xNN. malloc'ed. */
+
+/* ---- foreign text as it may be shown (printable.c). All malloc'ed; NULL: no memory. */
+/*
+ * A value that somebody else chose: what a terminal obeys, what turns or hides text and what is no UTF-8 becomes \xNN,
+ * byte by byte. A \xNN that was in the text becomes \x5cxNN, so that what stands for what is certain. Once a value.
+ */
 char *tw_printable(const char *s, size_t n);
+/* The same of a sentence whose values may have been through tw_printable: \xNN in it stays. The last guard of a sink. */
+char *tw_printable_again(const char *s, size_t n);
+/* The same of a text in lines: line breaks stay, and so do colours ("\033[1m") when it is coloured. */
+char *tw_printable_lines(const char *text, bool coloured);
+/* JSON whose strings show nothing hidden: such characters become \uNNNN, which means the same. */
+char *tw_printable_json(const char *json);
+/*
+ * printf whose text arguments go through tw_printable_again, line breaks included: only the format makes lines. Knows
+ * %s %c %% and the conversions of integers and doubles; another one fails b.
+ */
+int tw_buf_vprint_safe(struct tw_buf *b, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
 
 /* The nearest of some words, for "did you mean" (nearest.c); NULL when none is near. names: NULL-terminated. */
 const char *tw_nearest(const char *word, const char *const *names);

@@ -197,6 +197,16 @@ static void say_failed(struct tw_cmp *c, const struct tw_side *side, size_t n)
     }
 }
 
+/* Is all that is missing for "same" whether numbers in printed lines are times? */
+static bool only_open(const struct tw_cmp *c)
+{
+    size_t open = 0;
+    for (size_t i = 0; i < c->unseen.n; i++)
+        for (size_t k = 0; k < c->open_texts.n; k++)
+            open += strcmp(c->unseen.s[i], c->open_texts.s[k]) == 0;
+    return open > 0 && open == c->unseen.n;
+}
+
 static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ, bool within, bool value)
 {
     struct twin_verdict *v = c->v;
@@ -221,6 +231,7 @@ static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool 
         v->bitwise = TWIN_INCONCLUSIVE;
     else
         v->bitwise = TWIN_SAME;
+    v->open_only = v->bitwise == TWIN_INCONCLUSIVE && only_open(c);
     v->outcome = v->bitwise == TWIN_DIFFER && within ? TWIN_WITHIN_TOLERANCE : v->bitwise;
     if (v->bitwise == TWIN_FAILED)
         note_failures(c, side, n);
@@ -249,9 +260,11 @@ int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out)
     tw_lines_filters_free(c);
     tw_texts_free(&c->notes);
     tw_texts_free(&c->unseen);
+    tw_texts_free(&c->open_texts);
     tw_texts_free(&c->armed);
     tw_texts_free(&c->unarmed);
     tw_claims_free(c->claims.claim, c->claims.n);
+    tw_clock_free(c);
     if (rc == 0)
         *out = c->v;
     else
@@ -362,6 +375,8 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
         c.oom |= !tw_facts_options(runs[i], runs[i ? 0 : 1], side[i].facts);
     for (size_t i = 0; rc == 0 && i < n; i++)
         tw_coverage_notes(&c, &side[i]);
+    if (rc == 0 && n > 1)
+        rc = tw_clock_experiment(&c, &side[0], err);
     if (rc == 0)
         rc = compare_all(&c, side, n, &k, differs, parts, err);
     if (rc == 0)

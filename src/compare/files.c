@@ -132,6 +132,10 @@ static bool load_kept(struct tw_cmp *c, const struct twin_run *run, const struct
 /* Of a file that grows from run to run (a log, a table of results), what this run added. */
 static size_t written_before(const struct kept *whole, const struct kept *earlier, const struct twin_run_file *f)
 {
+    /* Of a file outside of the working folder it is not known how long it was before. */
+    bool outside = f->path[0] == '/' && earlier && earlier->bytes > 0 && earlier->bytes < whole->bytes;
+    if (outside && memcmp(earlier->data, whole->data, earlier->bytes) == 0)
+        return earlier->bytes;
     if (!f->existed_before || f->bytes_before > whole->bytes)
         return 0;
     if (!earlier)

@@ -417,3 +417,15 @@ enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *le
         *length = n + unit_length;
     return worth;
 }
+
+bool tw_grammar_names_result(const char *line, size_t at)
+{
+    static const char *const results[] = {
+        "loss", "losses", "acc", "accuracy", "error", "err", "errors", "score", "reward", "return",
+        "f1", "auc", "map", "ppl", "perplexity", "bleu", "rouge", "norm", "grad", "lr", "mse", "mae",
+        "rmse", "r2", "iou", "dice", "psnr", "ssim", "fid", "wer", "cer", "energy", "residual",
+        "precision", "recall", "nll", "kl", "elbo", "correct", "checksum", "hash", "digest", NULL};
+    struct tw_label label;
+    read_label(line, at, &label);
+    return has_part(&label, results);
+}

@@ -29,6 +29,7 @@ struct tw_cmp {
     struct twin_verdict *v;
     struct tw_tolerance *tolerance; /* NULL = bit for bit */
     struct tw_texts notes, unseen, armed, unarmed;
+    struct tw_texts open_texts;     /* reasons that the clock experiment could take away */
     size_t doubts;                  /* calls of tw_cmp_unseen so far, also those that repeat a text or were quick */
     bool oom;
     bool quick;                     /* only "equal or not" is wanted (classes): no notes, no onsets */
@@ -37,6 +38,7 @@ struct tw_cmp {
     size_t run_a, run_b;            /* the same as numbers from 0 */
     bool failed_a, failed_b;        /* did these two fail? */
     struct tw_claims claims;
+    struct tw_clock *clock;         /* the clock experiment; NULL: none was made */
     const char *zoom[2];            /* while a zoom pair is judged: the names of its folders */
 };
 
@@ -451,8 +453,14 @@ enum tw_worth { TW_RESULT, TW_OPEN, TW_NOISE };
 /* The number line[at .. at + n). *length is what belongs to it: the number, with its unit when that makes it noise. */
 enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length, bool *by_label);
 
+bool tw_grammar_names_result(const char *line, size_t at); /* "loss", "acc" */
+
 /* ---- duration.c. The number line[at .. at + n) has a unit of time behind it: can the run have measured so much? */
 bool tw_duration_fits(const char *line, size_t at, size_t n, const struct tw_facts *f);
+
+/* ---- clock_world.c: learns from c->o->faster, held against the first run */
+int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_error *err);
+void tw_clock_free(struct tw_cmp *c);
 
 /* ---- noise.c: lines and names with their noise masked */
 enum tw_mask {
@@ -464,6 +472,17 @@ enum tw_mask {
 char *tw_noise_mask(const char *line, size_t n, const struct tw_facts *f, enum tw_mask mask);
 /* Two lines of one meaning: is every number that differs noise in both? *open: no, but none of those is surely a result. */
 bool tw_noise_equal(const char *a, size_t n, const struct tw_facts *fa, const char *b, size_t m, const struct tw_facts *fb, bool *open);
+/* A number of two lines of one meaning of which it is not known whether it is a result, with its unit. */
+struct tw_noise_pair {
+    size_t token;
+    const char *a, *b;
+    size_t a_bytes, b_bytes;
+    bool of_result; /* its label names a result */
+};
+typedef void tw_noise_pair_fn(void *user, const struct tw_noise_pair *p);
+/* Calls `each` for every such number. False: no memory. */
+bool tw_noise_each_open(const char *a, size_t n, const struct tw_facts *fa, const char *b, size_t m,
+                        const struct tw_facts *fb, tw_noise_pair_fn *each, void *user);
 /* How much of their words two lines share, 0 to 1. */
 double tw_noise_alike(const char *a, size_t n, const char *b, size_t m);
 /* A path, or a name of a file in a record, with the facts of its own run masked: the same file has the same one in both runs.

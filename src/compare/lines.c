@@ -311,14 +311,16 @@ static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struc
 static void report_open(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b, const struct pairs *pairs,
                         struct tw_last_resort *out)
 {
-    if (pairs->n == 0)
+    if (pairs->n == 0 || tw_clock_learns(c))
         return;
     struct pair first = first_pair(pairs);
     struct line *x = &a->line[first.a], *y = &b->line[first.b];
-    tw_texts_add(c, &out->unknown,
-                 tw_cmp_text(c, "%s: whether %zu line%s in a speed or in a result is not known, first \"%.*s\" and \"%.*s\" "
-                             "(--ignore 'line:REGEX' leaves lines out)", l->name, pairs->n, pairs->n == 1 ? " differs" : "s differ",
-                             quoted(x), x->text, quoted(y), y->text));
+    char *text = tw_cmp_text(c, "%s: whether %zu line%s in a speed or in a result is not known, first \"%.*s\" and \"%.*s\" "
+                             "(--ignore 'line:REGEX' leaves lines out)", l->name, pairs->n,
+                             pairs->n == 1 ? " differs" : "s differ", quoted(x), x->text, quoted(y), y->text);
+    if (l->kind == TWIN_KIND_LINE && text)
+        tw_texts_add(c, &c->open_texts, tw_cmp_copy(c, text));
+    tw_texts_add(c, &out->unknown, text);
 }
 
 static void report_singles(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b, struct tw_last_resort *out)
@@ -475,16 +477,35 @@ static void drop_stepless(struct tw_cmp *c, const struct tw_lines *l, const stru
                     dropped == 1 ? "" : "s");
 }
 
+static void look_at_clock(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
+                          const struct pairs *pairs)
+{
+    for (size_t i = 0; i < pairs->n; i++)
+        tw_clock_look(c, l, a, b, pairs->p[i].a, pairs->p[i].b);
+}
+
+/* Leaves out of `open` what the clock experiment showed to be times; returns how many lines. */
+static size_t take_times(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
+                         struct pairs *open)
+{
+    size_t kept = 0, n = open->n;
+    for (size_t i = 0; i < n; i++)
+        if (!tw_clock_takes(c, l, a, b, open->p[i].a, open->p[i].b))
+            open->p[kept++] = open->p[i];
+    open->n = kept;
+    return n - kept;
+}
+
 void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last_resort *out)
 {
     struct text a, b;
-    struct pairs numbers = {0}, words = {0}, open = {0}, noisy = {0};
+    struct pairs numbers = {0}, words = {0}, open = {0}, noisy = {0}, equal = {0};
     size_t uneven = 0;
     bool arms = c->o->arms;
     bool bars = l->kind != TWIN_KIND_FILE || !l->ordered;
     split(c, &l->a, bars, &a);
     split(c, &l->b, bars, &b);
-    match(c, &a, &b, RAW, 0, false, NULL, NULL);
+    match(c, &a, &b, RAW, 0, false, tw_clock_learns(c) ? &equal : NULL, NULL);
     size_t noise = match(c, &a, &b, MASKED, 0, false, &noisy, NULL);
     claim_noise(c, l, &a, &b, &noisy);
     if (l->shift != 0)
@@ -498,6 +519,10 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     match(c, &a, &b, SAME_STEP, 0, false, &numbers, NULL);
     match(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
     noise += judge_pairs(&a, &b, &numbers, &open, c);
+    look_at_clock(c, l, &a, &b, &equal);
+    look_at_clock(c, l, &a, &b, &noisy);
+    look_at_clock(c, l, &a, &b, &open);
+    noise += take_times(c, l, &a, &b, &open);
     if (noise)
         tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
                          tw_cmp_text(c, "%zu line%s of %s differ%s only in times, pids, speeds or addresses", noise,
@@ -531,6 +556,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     tw_free(words.p);
     tw_free(open.p);
     tw_free(noisy.p);
+    tw_free(equal.p);
     text_free(&a);
     text_free(&b);
 }

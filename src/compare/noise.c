@@ -319,6 +319,24 @@ bool tw_noise_equal(const char *a, size_t n, const struct tw_facts *fa, const ch
     return equal;
 }
 
+bool tw_noise_each_open(const char *a, size_t n, const struct tw_facts *fa, const char *b, size_t m,
+                        const struct tw_facts *fb, tw_noise_pair_fn *each, void *user)
+{
+    struct tokens x, y = {0};
+    bool ok = tokens_make(a, n, fa, false, &x) && tokens_make(b, m, fb, false, &y);
+    for (size_t i = 0; ok && x.count == y.count && i < x.count; i++) {
+        const struct token *p = &x.token[i], *q = &y.token[i];
+        if (!p->number || !q->number || (p->worth != TW_OPEN && q->worth != TW_OPEN))
+            continue;
+        bool of_result = p->worth == TW_RESULT || q->worth == TW_RESULT ||
+                         tw_grammar_names_result(x.line, p->at);
+        each(user, &(struct tw_noise_pair){i, x.line + p->at, y.line + q->at, p->n, q->n, of_result});
+    }
+    tokens_free(&x);
+    tokens_free(&y);
+    return ok;
+}
+
 double tw_noise_alike(const char *a, size_t n, const char *b, size_t m)
 {
     static const struct tw_facts none;

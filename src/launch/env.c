@@ -108,10 +108,17 @@ int64_t tw_env_shown_clock(const char *factors)
         comma = strchr(p, ',');
         if (tw_starts(p, pinned))
             shown = strtoll(p + strlen(pinned), NULL, 10);
-        else if (tw_starts(p, "clock=") && !tw_starts(p, "clock=audit"))
+        else if (tw_starts(p, "clock=") && !tw_starts(p, "clock=audit") && !tw_starts(p, "clock=scale:"))
             shown = -1;
     }
     return shown;
+}
+
+uint32_t tw_env_clock_factor(const char *factors)
+{
+    const char *scale = factors ? strstr(factors, "clock=scale:") : NULL;
+    unsigned long factor = scale ? strtoul(scale + strlen("clock=scale:"), NULL, 10) : 1;
+    return factor >= 1 && factor <= 1000000 ? (uint32_t)factor : 1;
 }
 
 bool tw_env_is_kept(const char *entry)

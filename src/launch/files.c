@@ -271,6 +271,9 @@ static void keep_text(const struct twin_run *run, struct twin_run_file *f, const
     tw_free(safe);
 }
 
+#define CLOCK_TICK_NS 20000000
+#define SHORT_TICK_NS 4000000 /* there is no first listing of places outside, and the run before may just have ended */
+
 static bool was_written(const struct tw_snapshot *before, const struct file_entry *now, uint64_t *bytes_before, bool *existed)
 {
     const struct file_entry *old =
@@ -281,8 +284,8 @@ static bool was_written(const struct tw_snapshot *before, const struct file_entr
         return old->bytes != now->bytes || old->mtime_ns != now->mtime_ns || old->inode != now->inode;
     /* When the first listing was cut short, a file that it lacks may be an old one: then its times must say so. The
      * file system's clock ticks coarser than ours. */
-    return !before->truncated || now->mtime_ns >= before->taken_ns - 20000000 ||
-           now->ctime_ns >= before->taken_ns - 20000000;
+    return !before->truncated || now->mtime_ns >= before->taken_ns - CLOCK_TICK_NS ||
+           now->ctime_ns >= before->taken_ns - CLOCK_TICK_NS;
 }
 
 /* ---- folders that took the next free number, as loggers make them: "version_1" beside "version_0" */
@@ -360,50 +363,90 @@ static bool is_our_output(const struct file_entry *e)
     return false;
 }
 
+enum { ROOM = KEPT_FILE_BYTES };
+
+/* While the files that a run wrote are listed. */
+struct listing {
+    struct twin_run *run;
+    const struct twin_launch_watcher *watcher;
+    char *chunk;
+    uint64_t hashed, kept;
+    int root; /* the working folder */
+};
+
+static int list_file(struct listing *l, struct twin_run_file file, const char *path, struct twin_error *err)
+{
+    struct twin_run *run = l->run;
+    int rc = tw_launch_grow(&run->files, run->file_count, sizeof *run->files, err);
+    if (rc)
+        return rc;
+    struct twin_run_file *f = &run->files[run->file_count];
+    *f = file;
+    f->path = tw_strdup(path);
+    if (!f->path)
+        return no_memory(err);
+    run->file_count++;
+    const char *why = "not hashed: the files written are more than 2 GiB in all";
+    uint64_t left = TW_FILES_HASH_BYTES - l->hashed;
+    if (f->bytes <= left)
+        why = hash_file(l->root, path, l->chunk, ROOM, f);
+    if (!why)
+        l->hashed += f->bytes < left ? f->bytes : left;
+    if (!why && f->bytes < ROOM) /* then the chunk holds all of it */
+        keep_text(run, f, l->chunk, (size_t)f->bytes, &l->kept);
+    if (!why && l->watcher && l->watcher->file)
+        l->watcher->file(l->watcher->user, run, f);
+    if (why && !(f->why = tw_strdup(why)))
+        return no_memory(err);
+    return 0;
+}
+
+static int list_outside(void *user, const char *path, uint64_t bytes, struct twin_error *err)
+{
+    return list_file(user, (struct twin_run_file){.bytes = bytes}, path, err);
+}
+
 int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
                         const struct twin_launch_watcher *watcher, struct twin_error *err)
 {
-    enum { ROOM = KEPT_FILE_BYTES };
-    uint64_t hashed = 0, kept = 0;
     struct tw_snapshot *after = tw_snapshot_take(before->dir, home, err);
-    char *chunk = tw_malloc(ROOM);
-    int root = open(before->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = after && chunk ? 0 : err && err->code ? err->code : no_memory(err);
+    struct listing l = {.run = run, .watcher = watcher, .chunk = tw_malloc(ROOM),
+                        .root = open(before->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    int rc = after && l.chunk ? 0 : err && err->code ? err->code : no_memory(err);
     for (size_t i = 0; rc == 0 && i < after->count; i++) {
         const struct file_entry *e = &after->entries[i];
-        bool existed;
-        uint64_t bytes_before;
-        if (!was_written(before, e, &bytes_before, &existed) || is_our_output(e))
+        struct twin_run_file f = {.bytes = e->bytes};
+        if (!was_written(before, e, &f.bytes_before, &f.existed_before) || is_our_output(e))
             continue;
-        rc = tw_launch_grow(&run->files, run->file_count, sizeof *run->files, err);
-        if (rc)
-            break;
-        struct twin_run_file *f = &run->files[run->file_count];
-        *f = (struct twin_run_file){.path = tw_strdup(e->path), .bytes = e->bytes, .existed_before = existed,
-                                    .bytes_before = bytes_before};
-        if (!f->path) {
-            rc = no_memory(err);
-            break;
-        }
-        run->file_count++;
-        if (!existed && (rc = note_fresh_names(before, run, e->path, err)) != 0)
-            break;
-        const char *why = "not hashed: the files written are more than 2 GiB in all";
-        if (e->bytes <= TW_FILES_HASH_BYTES - hashed)
-            why = hash_file(root, e->path, chunk, ROOM, f);
-        hashed += why ? 0 : f->bytes < TW_FILES_HASH_BYTES - hashed ? f->bytes : TW_FILES_HASH_BYTES - hashed;
-        if (!why && f->bytes < ROOM) /* then the chunk holds all of it */
-            keep_text(run, f, chunk, (size_t)f->bytes, &kept);
-        if (!why && watcher && watcher->file)
-            watcher->file(watcher->user, run, f);
-        if (why && !(f->why = tw_strdup(why)))
-            rc = no_memory(err);
+        if (!f.existed_before)
+            rc = note_fresh_names(before, run, e->path, err);
+        if (rc == 0)
+            rc = list_file(&l, f, e->path, err);
     }
+    if (rc == 0)
+        rc = tw_outside_each(run, home, before->taken_ns - SHORT_TICK_NS, list_outside, &l, err);
     run->files_truncated = before->truncated || (after && after->truncated);
-    if (root >= 0)
-        close(root);
-    tw_free(chunk);
+    if (l.root >= 0)
+        close(l.root);
+    tw_free(l.chunk);
     tw_snapshot_free(after);
+    return rc;
+}
+
+int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, tw_outside_fn *each, void *user,
+                           struct twin_error *err)
+{
+    struct tw_snapshot *s = tw_snapshot_take(dir, home, NULL); /* one that we may not read: nothing is known of it */
+    int rc = 0;
+    for (size_t i = 0; s && rc == 0 && i < s->count; i++) {
+        const struct file_entry *e = &s->entries[i];
+        if ((e->mtime_ns < since_ns && e->ctime_ns < since_ns) || is_our_output(e))
+            continue;
+        char *path = tw_path_join(dir, e->path);
+        rc = path ? each(user, path, e->bytes, err) : no_memory(err);
+        tw_free(path);
+    }
+    tw_snapshot_free(s);
     return rc;
 }
 

@@ -617,6 +617,7 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
     if (rc == 0 && o->agents)
         rc = tw_agent_prepare(&l.agent, o, &l.env, l.run, &local);
     l.run->agent_load_s = l.agent.load_s;
+    l.run->clock_factor = tw_env_clock_factor(o->agents ? tw_env_get(&l.env, "TWINRUN_FACTORS") : NULL);
     l.run->shown_clock_s = o->agents ? tw_env_shown_clock(tw_env_get(&l.env, "TWINRUN_FACTORS")) : 0;
     if (rc == 0)
         rc = prepare_job(&l);

@@ -48,6 +48,7 @@ const char *tw_env_get(const struct tw_env *e, const char *name);
 void tw_env_free(struct tw_env *e);
 /* True for the variables whose values are kept in run.json: those that decide about numbers. Never secrets. */
 bool tw_env_is_kept(const char *entry);
+uint32_t tw_env_clock_factor(const char *factors); /* how many times as fast the job's clocks ran */
 int64_t tw_env_shown_clock(const char *factors); /* TWINRUN_FACTORS, or NULL: what shown_clock_s of a run means */
 
 struct tw_agent_setup {
@@ -249,6 +250,15 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
 int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
                         const struct twin_launch_watcher *watcher, struct twin_error *err);
 void tw_snapshot_free(struct tw_snapshot *s);
+
+/* ---- outside.c: what was written since a moment in places that the run's command names */
+/* path: absolute. 0 goes on. */
+typedef int tw_outside_fn(void *user, const char *path, uint64_t bytes, struct twin_error *err);
+int tw_outside_each(const struct twin_run *run, const char *home, int64_t since_ns, tw_outside_fn *each,
+                    void *user, struct twin_error *err);
+/* files.c: of one folder */
+int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, tw_outside_fn *each, void *user,
+                           struct twin_error *err);
 bool tw_files_is_bulk(const char *name); /* .git, node_modules, ...: never looked into */
 /* Copies the folder `from` to `to` (made here), leaving out the home. */
 int tw_scratch_copy(const char *from, const char *to, const char *home, struct twin_run *run, struct twin_error *err);

@@ -398,6 +398,8 @@ static void read_factors(struct reader *r, json_t *o, struct twin_run *run)
     read_hold(r, factors, "aslr", &run->aslr, NULL);
     read_hold(r, factors, "affinity", &run->affinity, &run->cpu);
     read_hold(r, factors, "hot", &run->hot, NULL);
+    run->clock_factor = tw_env_clock_factor(
+        json_string_value(json_object_get(json_object_get(factors, "agents"), "TWINRUN_FACTORS")));
     run->shown_clock_s = tw_env_shown_clock(json_string_value(json_object_get(json_object_get(factors, "agents"), "TWINRUN_FACTORS")));
 }
 

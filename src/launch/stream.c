@@ -60,6 +60,14 @@ void tw_stream_resize(struct tw_stream *s)
         ioctl(s->source, TIOCSWINSZ, &size);
 }
 
+/* Was this descriptor handed to us? A closed one is not, nor is what we hold in its place: that
+ * is closed by exec, and nothing that we inherited can be. */
+static bool is_given(int fd)
+{
+    int flags = fcntl(fd, F_GETFD);
+    return flags >= 0 && !(flags & FD_CLOEXEC);
+}
+
 /* A slow reader of ours must slow the job, not stop us from seeing signals. Opened anew, the non-blocking mode is our
  * own; set on the inherited description it would reach the shell's. Files and devices never block: they are used as
  * they are. */
@@ -68,7 +76,7 @@ static void open_sink(struct tw_stream *s, int fd)
     struct stat st;
     char path[32];
     s->sink = -1;
-    if (fcntl(fd, F_GETFD) < 0 || fstat(fd, &st) != 0)
+    if (!is_given(fd) || fstat(fd, &st) != 0)
         return; /* ours is closed: nothing to pass on to */
     s->sink = fd;
     s->sink_is_socket = S_ISSOCK(st.st_mode);
@@ -119,6 +127,8 @@ int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_str
         rc = twin_error_system(err, "cannot write %s", path);
         goto out;
     }
+    if (show == TW_STREAM_NATIVE && !is_given(fd))
+        goto out; /* closed for the job, too: it fails to write as it would without us */
     if (show == TW_STREAM_NATIVE && tw_stream_try_direct(s, fd))
         goto out;
     if (open_source(s, fd, show != TW_STREAM_STORED) != 0 || fcntl(s->source, F_SETFL, O_NONBLOCK) != 0) {

@@ -105,7 +105,7 @@ struct texts { char *s[16]; size_t n; bool failed; };
 
 static const char *text(struct texts *t, const char *s)
 {
-    char *safe = s && *s ? tw_printable(s, strlen(s)) : tw_strdup("");
+    char *safe = s && *s ? tw_printable_again(s, strlen(s)) : tw_strdup("");
     if (!safe || t->n == sizeof t->s / sizeof t->s[0]) {
         t->failed = true;
         tw_free(safe);

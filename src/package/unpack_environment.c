@@ -152,10 +152,10 @@ static void differs(struct tw_unpack *u, const char *format, ...)
     struct tw_buf b = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&b, format, ap);
+    tw_buf_vprint_safe(&b, format, ap);
     va_end(ap);
     if (!b.failed)
-        json_array_append_new(u->out->differences, tw_pk_printable(b.data));
+        json_array_append_new(u->out->differences, json_string(b.data));
     tw_buf_free(&b);
 }
 

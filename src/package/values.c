@@ -97,8 +97,8 @@ int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, stru
 static json_t *vtext(const char *format, va_list ap)
 {
     struct tw_buf b = {0};
-    tw_buf_vprintf(&b, format, ap);
-    json_t *v = b.failed ? NULL : tw_pk_printable(b.data);
+    tw_buf_vprint_safe(&b, format, ap); /* what a package holds was escaped when it was packed */
+    json_t *v = b.failed ? NULL : json_string(b.data);
     tw_buf_free(&b);
     return v;
 }

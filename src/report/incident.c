@@ -13,7 +13,7 @@ static void code(struct tw_buf *b, const char *s, size_t max)
 {
     struct tw_buf safe = {0};
     size_t longest = 0, run = 0;
-    tw_say_safe(&safe, s && *s ? s : "(none)", max);
+    tw_say_again(&safe, s && *s ? s : "(none)", max); /* names in it may be escaped already */
     if (safe.failed) {
         b->failed = safe.failed;
         return;

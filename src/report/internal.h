@@ -8,6 +8,8 @@
 
 /* Appends bytes of a job's making, made printable. max: cut behind that many bytes, with "..."; 0 = whole. */
 void tw_say_safe(struct tw_buf *b, const char *s, size_t max);
+/* The same of text whose names are escaped already. */
+void tw_say_again(struct tw_buf *b, const char *s, size_t max);
 /* For XML and HTML, in text and in quoted attributes. s is printable already (no control characters but newline, valid UTF-8): what
  * is left are XML's own five, and the code points U+FFFE and U+FFFF, which UTF-8 can say and XML cannot. */
 void tw_say_markup(struct tw_buf *b, const char *s);

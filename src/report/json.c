@@ -359,12 +359,14 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "seen_before", hints(r));
     add(&root, "runs_dir", dirs(r));
     char *dumped = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    char *shown = dumped ? tw_printable_json(dumped) : NULL;
     struct tw_buf b = {0};
     json_decref(root);
-    if (!dumped)
+    if (!shown)
         b.failed = TWIN_ENOMEM;
     else
-        tw_buf_printf(&b, "%s\n", dumped);
+        tw_buf_printf(&b, "%s\n", shown);
+    tw_free(shown);
     free(dumped);
     return tw_report_finish(&b, out, err);
 }

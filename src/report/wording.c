@@ -8,7 +8,7 @@
 
 #define DOT " \xC2\xB7 "
 
-void tw_say_safe(struct tw_buf *b, const char *s, size_t max)
+static void say(struct tw_buf *b, const char *s, size_t max, char *(*escape)(const char *, size_t))
 {
     size_t n = strlen(s);
     bool cut = max && n > max;
@@ -17,7 +17,7 @@ void tw_say_safe(struct tw_buf *b, const char *s, size_t max)
         while (n > 0 && ((unsigned char)s[n] & 0xC0) == 0x80) /* not inside a UTF-8 sequence */
             n--;
     }
-    char *safe = tw_printable(s, n);
+    char *safe = escape(s, n);
     if (!safe) {
         b->failed = TWIN_ENOMEM;
         return;
@@ -26,6 +26,16 @@ void tw_say_safe(struct tw_buf *b, const char *s, size_t max)
     if (cut)
         tw_buf_puts(b, "...");
     tw_free(safe);
+}
+
+void tw_say_safe(struct tw_buf *b, const char *s, size_t max)
+{
+    say(b, s, max, tw_printable);
+}
+
+void tw_say_again(struct tw_buf *b, const char *s, size_t max)
+{
+    say(b, s, max, tw_printable_again);
 }
 
 void tw_say_markup(struct tw_buf *b, const char *s)

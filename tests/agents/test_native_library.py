@@ -26,7 +26,7 @@ def test_needs_libc_only():
 
 def test_gives_only_what_it_should():
     given = {line.split()[-1] for line in symbols().splitlines() if re.search(r"\s\.(text|data|bss|rodata)\s", line)}
-    interposed = {"_exit", "_Exit", "execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve"}
+    interposed = {"_exit", "_Exit", "execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve", "prctl"}
     assert interposed <= given
     # what a run may pin or audit (docs/internals/libc-agent.md); allocation and locks are in libtwinrun_hot.so
     interposed |= {"getrandom", "getentropy", "arc4random", "arc4random_uniform", "arc4random_buf", "syscall", "_ZNSt13random_device9_M_getvalEv",

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -105,27 +106,108 @@ static void test_printable(void **state)
     char *s = tw_printable(raw, sizeof raw - 1);
     assert_string_equal(s, "ok \xc3\xa9 \\x1b[31m \\xff \\xc0\\xaf \\xed\\xa0\\x80 \\xc2\\x9b \\x0a");
     tw_free(s);
-    /* All that turns, hides or obeys: C0, C1, and the characters of Unicode that change the order of others. */
-    for (unsigned code = 0; code < 0x3000; code++) {
+    /* What stands for what is certain: an escape that was in the text is told from ours. A path stays readable. */
+    static const char had[] = "C:\\x \\xyz \\x1b \x1b \\\x1b \\x5cx1b";
+    s = tw_printable(had, sizeof had - 1);
+    assert_string_equal(s, "C:\\x \\xyz \\x5cx1b \\x1b \\\\x1b \\x5cx5cx1b");
+    char *again = tw_printable_again(s, strlen(s));
+    assert_string_equal(again, s);
+    tw_free(again);
+    tw_free(s);
+}
+
+/* UTF-8 of a code point; returns its length. */
+static size_t encode(unsigned code, char out[4])
+{
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = n - 1; i > 0; i--) {
+        out[i] = (char)(0x80 | (code & 0x3F));
+        code >>= 6;
+    }
+    out[0] = (char)(lead[n] | code);
+    return n;
+}
+
+/* All of Unicode: what obeys, turns or hides (and surrogates, which are no UTF-8) is escaped, and nothing else. */
+static void test_printable_unicode(void **state)
+{
+    (void)state;
+    static const unsigned hidden[][2] = {
+        {0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x34F, 0x34F}, {0x61C, 0x61C}, {0x115F, 0x1160}, {0x17B4, 0x17B5},
+        {0x180B, 0x180F}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0x3164, 0x3164}, {0xD800, 0xDFFF},
+        {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF}, {0x1BCA0, 0x1BCA3},
+        {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
+    };
+    size_t row = 0;
+    for (unsigned code = 0; code < 0x110000; code++) {
         char one[4];
-        size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : 3;
-        if (n == 1)
-            one[0] = (char)code;
-        if (n == 2)
-            one[0] = (char)(0xC0 | code >> 6);
-        if (n == 3)
-            one[0] = (char)(0xE0 | code >> 12);
-        if (n == 3)
-            one[1] = (char)(0x80 | (code >> 6 & 0x3F));
-        if (n > 1)
-            one[n - 1] = (char)(0x80 | (code & 0x3F));
-        bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
-        bool turns = code == 0x61C || (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
-                     (code >= 0x2066 && code <= 0x2069);
-        s = tw_printable(one, n);
-        assert_int_equal(strlen(s) == n && memcmp(s, one, n) == 0, !control && !turns);
+        size_t n = encode(code, one);
+        while (row < sizeof hidden / sizeof hidden[0] && code > hidden[row][1])
+            row++;
+        bool expected = row < sizeof hidden / sizeof hidden[0] && code >= hidden[row][0];
+        char *s = tw_printable(one, n);
+        if ((strlen(s) == n && memcmp(s, one, n) == 0) == expected)
+            fail_msg("U+%04X: '%s'", code, s);
         tw_free(s);
     }
+}
+
+static void test_printable_lines(void **state)
+{
+    (void)state;
+    char *s = tw_printable_lines("\033[1mA\033[0m\n\033[2JB\tC\033[31\n\\x1b", true);
+    assert_string_equal(s, "\033[1mA\033[0m\n\\x1b[2JB\\x09C\\x1b[31\n\\x1b");
+    tw_free(s);
+    s = tw_printable_lines("\033[1mA\033[0m\n", false);
+    assert_string_equal(s, "\\x1b[1mA\\x1b[0m\n");
+    tw_free(s);
+    s = tw_printable_lines("", true);
+    assert_string_equal(s, "");
+    tw_free(s);
+    /* JSON says the same in another way: a C1 control, an override, a tag beyond U+FFFF, DEL. */
+    s = tw_printable_json("{\n \"\xc2\x9b\": \"\xe2\x80\xae\xf3\xa0\x80\x81\x7f\xc3\xa9\"}");
+    assert_string_equal(s, "{\n \"\\u009B\": \"\\u202E\\uDB40\\uDC01\\u007F\xc3\xa9\"}");
+    tw_free(s);
+}
+
+static char *print_safe(const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_puts(&b, "");
+    tw_buf_vprint_safe(&b, format, ap);
+    va_end(ap);
+    return tw_buf_steal(&b);
+}
+
+/* As printf, but text arguments make no line and obey nothing. */
+static void test_print_safe(void **state)
+{
+    (void)state;
+    char expected[400], *s;
+#define ALIKE(...) do { \
+        s = print_safe(__VA_ARGS__); \
+        snprintf(expected, sizeof expected, __VA_ARGS__); \
+        assert_string_equal(s, expected); \
+        tw_free(s); \
+    } while (0)
+    ALIKE("%s|%-8s|%8s|%.2s|%-*.*s|%c", "abc", "left", "right", "cut", 6, 3, "stars", 'x');
+    ALIKE("%*s|%%|%5d|%-5u|%05x|%+d|%ld|%lld|%llu|%zu|%jd", -4, "ab", -3, 4u, 255u, 7, -5L, -6LL, ~0ull, sizeof expected,
+          (intmax_t)-9);
+    ALIKE("%hhd %hd %#x %o %X", -1, 2, 3u, 8u, 0xABu);
+    ALIKE("%g %.3f %10.2e %-10.1f| %+g %a %.0f%%", 1e-9, 3.14159, 12345.678, 2.5, 0.5, 1.0, 99.5);
+    ALIKE("%u %x", ~0u, ~0u);
+#undef ALIKE
+    s = print_safe("run\n%s\n%-6s|%.3s|%c", "a\nb\033[2J", "\x7f", "\xc3\xa9\xc3", '\033');
+    assert_string_equal(s, "run\na\\x0ab\\x1b[2J\n\\x7f  |\xc3\xa9\\xc3|\\x1b");
+    tw_free(s);
+    assert_null(print_safe("%p", (void *)expected)); /* not one of ours: it fails and does not guess */
 }
 
 static void test_crc32c_vectors(void **state)
@@ -224,7 +306,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_first_wins), cmocka_unit_test(test_buf_cap_and_failure),
         cmocka_unit_test(test_glob_against_fnmatch), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_printable), cmocka_unit_test(test_crc32c_vectors),
+        cmocka_unit_test(test_printable), cmocka_unit_test(test_printable_unicode),
+        cmocka_unit_test(test_printable_lines), cmocka_unit_test(test_print_safe), cmocka_unit_test(test_crc32c_vectors),
         cmocka_unit_test(test_hash_spreads), cmocka_unit_test(test_files),
         cmocka_unit_test(test_every_allocation_failure),
     };

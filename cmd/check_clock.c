@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The clock experiment of a check: where it is not known whether numbers that differ are times, the
+ * job runs twice more under clocks that run faster. What that shows, src/compare decides.
+ */
+#include "check.h"
+
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+#include "verdict.h"
+
+#include "base.h"
+
+#include <stdio.h>
+
+static const unsigned factors[2] = {64, 12};
+enum { LONGER = 4, LONGER_S = 30 }; /* a job that waits for a moment of a clock must not go on for ever */
+
+static bool is_wanted(const struct tw_check *c)
+{
+    return !c->args.no_clock && !c->arms && !c->args.against && !c->args.transplant && c->v &&
+           c->v->outcome == TWIN_INCONCLUSIVE && c->v->open_only && c->count > 1;
+}
+
+/* One run; NULL: it was not made to its end. */
+static struct twin_run *run_faster(struct tw_check *c, unsigned factor)
+{
+    char title[48], setting[64];
+    struct twin_run *run = NULL;
+    uint64_t limit = tw_monotonic_ns() + (uint64_t)((LONGER * c->runs[0]->wall_s + LONGER_S) * 1e9);
+    uint64_t deadline = c->deadline_ns;
+    snprintf(title, sizeof title, "clock x%u", factor);
+    snprintf(setting, sizeof setting, "TWINRUN_FACTORS=clock=scale:%u:%llu", factor,
+             (unsigned long long)(tw_monotonic_ns() / 1000000000u));
+    char *const env[] = {setting, NULL};
+    struct twin_launch_options o = tw_check_launch_options(c, 0, "clock");
+    o.env = env;
+    if (deadline == 0 || limit < deadline)
+        c->deadline_ns = limit;
+    bool had_time = c->out_of_time;
+    bool made = tw_check_launch(c, &o, title, false, &run) < 0;
+    bool cut = c->out_of_time && !had_time;
+    c->deadline_ns = deadline;
+    c->out_of_time = had_time;
+    if (made && !cut && !c->interrupted)
+        return run;
+    twin_run_free(run);
+    return NULL;
+}
+
+void tw_check_clock(struct tw_check *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_run *run[2] = {NULL, NULL};
+    struct twin_verdict *v = NULL;
+    char text[32];
+    if (!is_wanted(c))
+        return;
+    if (!c->args.quiet)
+        tw_say("it is not known whether printed numbers are times: two more runs under faster clocks tell (--no-clock leaves that out)");
+    for (size_t i = 0; i < 2 && (i == 0 || run[0]); i++) {
+        run[i] = run_faster(c, factors[i]);
+        if (run[i] && !c->args.quiet)
+            tw_run_line(i ? "clock x12" : "clock x64", run[i], tw_run_state(run[i], text));
+    }
+    if (!run[0] || !run[1]) {
+        tw_verdict_note(c->v, "clock experiment: a run under a faster clock was cut short, so nothing is known by it");
+    } else {
+        struct twin_compare_options o = tw_check_how(c);
+        o.faster[0] = run[0];
+        o.faster[1] = run[1];
+        if (twin_compare((const struct twin_run *const *)c->runs, c->count, &o, &v, &err) != 0) {
+            tw_trouble(&err, "check: the clock experiment failed, the verdict stands without it");
+        } else {
+            twin_verdict_free(c->v);
+            c->v = v;
+        }
+    }
+    twin_run_free(run[0]);
+    twin_run_free(run[1]);
+}

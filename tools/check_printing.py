@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails where C code prints around cmd/say.h: foreign text would reach a terminal as it is.
+
+Every word of a command goes through tw_put, tw_put_to, tw_put_lines or tw_say, which write out
+what a terminal obeys, what turns text around and what breaks a line (src/base/printable.c). Rooms print nothing.
+A line with the comment `exact bytes:` and a reason may write: what a user asks for byte by byte.
+"""
+import glob
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# The printing functions themselves, and what only writes words of the option tables.
+MAY_PRINT = {"cmd/say.c", "cmd/json.c", "cmd/progress.c", "cmd/help.c"}
+PRINTS = re.compile(
+    r"(?<![\w.>\"])(?:(?:v?printf|puts|putchar|putchar_unlocked|perror|psignal|vdprintf|dprintf)\s*\("
+    r"|(?:v?fprintf|json_dumpf|fflush_unlocked)\s*\((?:[^;]*\b(?:stdout|stderr|out)\b)"
+    r"|(?:fputs|fwrite|fputc|putc)\s*\([^;]*\b(?:stdout|stderr|out)\s*\)"
+    r"|(?:tw_write_all|write|json_dumpfd)\s*\([^;]*\bSTD(?:OUT|ERR)_FILENO\b)"
+)
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def main():
+    bad = count = 0
+    names = glob.glob("cmd/*.c", root_dir=ROOT) + glob.glob("src/**/*.c", root_dir=ROOT, recursive=True)
+    for name in sorted(names):
+        if name in MAY_PRINT:
+            continue
+        count += 1
+        with open(os.path.join(ROOT, name), encoding="utf-8") as f:
+            lines = f.read().splitlines()
+        for number, line in enumerate(lines, 1):
+            if PRINTS.search(STRING.sub('""', line)) and "exact bytes:" not in line:
+                print(f"{name}:{number}: prints around cmd/say.h: {line.strip()[:80]}")
+                bad += 1
+    print(f"printing: {count} files, {bad} places that print around cmd/say.h")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
