@@ -218,7 +218,7 @@ static int take_member(void *user, const char *name, struct text value, struct t
     json_error_t why = {.line = 0};
     if (strcmp(name, "__metadata__") == 0) {
         if (l->metadata)
-            return bad(l->f, name, "it is there twice", err);
+            return bad(l->f, name, "duplicate: it is there twice", err);
         l->metadata = true;
         bool is_object = value.end > value.at && value.at[0] == '{';
         return is_object ? each_member(l->f, value, take_metadata, l, err) : bad(l->f, name, "expected an object", err);
@@ -250,7 +250,7 @@ static int check_names(const struct twin_tensors *f, struct twin_error *err)
         qsort(name, n, sizeof *name, by_name);
     for (size_t i = 1; rc == 0 && i < n; i++)
         if (strcmp(name[i - 1], name[i]) == 0)
-            rc = bad(f, name[i], "it is there twice", err);
+            rc = bad(f, name[i], "duplicate: it is there twice", err);
     tw_free(name);
     return rc;
 }
