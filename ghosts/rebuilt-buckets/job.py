@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three data-parallel processes. DDP lays out its buckets anew after the first step; a resumed job starts with the first layout."""
 import argparse
+import time
 
 import torch
 import torch.distributed as dist
@@ -54,5 +55,6 @@ def main():
 
 
 dist.init_process_group("gloo")
-main()  # frees the model before the process group goes: PyTorch 2.13 aborts now and then in the other order
+main()
+time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
 dist.destroy_process_group()
