@@ -108,4 +108,30 @@ PYTHONS = [
     Job("python-command", "python", ["{python}", "-c", "import sys; print(sys.argv, __name__); undefined", "a"]),
 ]
 
-JOBS = NATIVE + SHELL + PYTHONS
+
+def torch(name, file, *args, **more):
+    argv = ["{python}", "{corpus}/torch/" + file, *args]
+    return Job("torch-" + name, "torch", argv, pins="shape", slow=True, **more)
+
+
+# Two that differ while watched, known and in docs/security.md: `hooks` (a warning raised inside
+# backward names PyTorch's line, not the job's) and `script` (torch.autograd.grad in torch.jit.script).
+TRICKS = (
+    "custom_function swapped memory copies errors warnings deep subclass functions_as_they_are anomaly "
+    "compile_disabled"
+).split()
+# Each is a group of jobs: PyTorch takes longer to import than any of them takes to run.
+TORCHES = [
+    torch("models", "run.py", "models"),
+    torch("tricks", "run.py", "tricks", *TRICKS),
+    torch("ghosts", "run.py", "clean"),
+    torch("workers", "processes.py", "workers"),
+    torch("ddp", "processes.py", "ddp"),
+]
+OTHERS = [
+    Job("native-trainer", "native", ["{build}/workloads/trainer", "--ordered"], pins="shape"),
+    Job("python-ghost-numpy", "python", ["{python}", "{root}/ghosts/clean/numpy_only.py"], pins="shape"),
+    Job("python-ghost-numpy-recorded", "python", ["{python}", "{root}/ghosts/clean/numpy_recorded.py"], pins="shape"),
+]
+
+JOBS = NATIVE + SHELL + PYTHONS + OTHERS + TORCHES

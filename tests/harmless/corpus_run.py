@@ -28,7 +28,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 ROOT = HERE.parents[1]
-TWINRUN = os.path.abspath(os.path.join(os.environ.get("TWINRUN_BUILD", "build"), "cmd", "twinrun"))
+BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
+TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
 PYTHON = os.environ.get("TWINRUN_TEST_PYTHON", sys.executable)
 
 WATCHED = {
@@ -89,12 +90,13 @@ def built():
     return folder
 
 
-def environment(home, kind):
+def environment(home, work, kind):
     """The same for both runs; TWINRUN_HOME, too, so that the job's own environment is equal."""
     kept = ("TWINRUN_", "LD_PRELOAD", "PYTHON", "ASAN_OPTIONS", "XDIST", "PYTEST", "OMP_", "OPENBLAS")
     env = {k: v for k, v in os.environ.items() if not k.startswith(kept)}
     env.update(
         TWINRUN_HOME=str(home),
+        PWD=str(work),
         XDG_STATE_HOME=str(home) + "-state",
         LC_ALL="C.UTF-8",
         PYTHONHASHSEED="0",
@@ -198,7 +200,8 @@ def observe(job, setting, folder, wrap=None, watched=False):
     report.unlink(missing_ok=True)
     if job.prepare:
         job.prepare(work)
-    argv = [part.format(bin=built(), corpus=CORPUS, python=PYTHON, root=ROOT) for part in job.argv]
+    places = {"bin": built(), "corpus": CORPUS, "python": PYTHON, "root": ROOT, "build": BUILD}
+    argv = [part.format(**places) for part in job.argv]
     if wrap:
         argv = wrap(argv)
     if watched:
@@ -217,7 +220,7 @@ def observe(job, setting, folder, wrap=None, watched=False):
             stdout=streams.given[0],
             stderr=streams.given[1],
             cwd=work,
-            env=environment(home, job.kind),
+            env=environment(home, work, job.kind),
         )
     until = time.monotonic() + PATIENCE_S
     arrived, in_time = streams.collect(until)

@@ -3,11 +3,13 @@
 
 `./dev test` runs a fixed part of the product of watching, outputs and limits: every job at the
 default level, and over the jobs of a kind every pair of two of the three. TWINRUN_FULL=1 runs all
-of it. A failure names the job, the setting and what differs.
+of it (of the jobs that take seconds, all pairs), which is hours of processor time;
+TWINRUN_CORPUS_DRAWN=N runs N settings of each job, drawn by its name. A failure names the job, the setting and what differs.
 """
 
 import itertools
 import os
+import random
 
 import pytest
 from corpus_jobs import JOBS
@@ -15,7 +17,9 @@ from corpus_run import LIMITS, OUTPUTS, TWINRUN, WATCHED, Natively, Setting, com
 
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
 FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
+DRAWN = int(os.environ.get("TWINRUN_CORPUS_DRAWN", "0"))
 MODES = list(WATCHED)
+OTHERS = ["ops", "modules", "pins", "steps"]
 KINDS = ("native", "shell", "python", "torch")
 
 
@@ -49,6 +53,8 @@ def part_of_product():
         jobs = [job for job in JOBS if job.kind == kind]
         for i, job in enumerate(jobs):
             chosen[job] = [Setting("tensors", OUTPUTS[i % len(OUTPUTS)])]
+            if job.slow:
+                chosen[job].append(Setting(OTHERS[i % len(OTHERS)]))
         quick = [job for job in jobs if not job.slow]
         for i, setting in enumerate(pairs() if quick else ()):
             chosen[quick[i % len(quick)]].append(setting)
@@ -56,6 +62,8 @@ def part_of_product():
 
 
 def settings_of(job):
+    if DRAWN:
+        return random.Random(job.name).sample(product(), DRAWN)
     if not FULL:
         return PART[job]
     return pairs() if job.slow else product()

@@ -15,13 +15,14 @@ int main(void)
         execlp("sh", "sh", "-c", "stty size; echo err >&2; read x; echo got $x; exit 7", (char *)NULL);
         _exit(127);
     }
-    if (write(ours, "line\n", 5) != 5)
-        return 4;
     char c;
     int lines = 0;
     while (read(ours, &c, 1) == 1) {
         putchar(c == '\r' ? '~' : c);
         lines += c == '\n';
+        /* Only when the child has said its two lines, so that the echo has one place. */
+        if (c == '\n' && lines == 2 && write(ours, "line\n", 5) != 5)
+            return 4;
     }
     int status;
     waitpid(p, &status, 0);
