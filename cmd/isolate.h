@@ -113,6 +113,8 @@ void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_
 /* malloc'ed texts: the options that give the job; a mixed command; notes 0 to TW_ISOLATE_ARMS_NOTES - 1, NULL: none. */
 enum { TW_ISOLATE_ARMS_NOTES = 16 };
 char *tw_isolate_arms_job(const struct tw_isolate *c);
+/* "--a FIRST --b SECOND", quoted for a shell; malloc'ed. */
+char *tw_isolate_arms_words(const char *first, const char *second);
 /* B with the causes as in A; or (applied) A with them, and what they need, as in B. */
 char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r, bool applied);
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);

@@ -276,12 +276,11 @@ char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search
     return twin_arms_mix(c->arms->pair, &set);
 }
 
-/* `verb` with two commands behind --a and --b. malloc'ed. */
-static char *with_arms(const char *verb, const char *first, const char *second)
+char *tw_isolate_arms_words(const char *first, const char *second)
 {
     char *words[] = {(char *)first, (char *)second, NULL};
     char *a = tw_shell_quote(words, 1), *b = tw_shell_quote(words + 1, 1);
-    char *text = a && b ? tw_printf("%s--a %s --b %s", verb, a, b) : NULL;
+    char *text = a && b ? tw_printf("--a %s --b %s", a, b) : NULL;
     tw_free(a);
     tw_free(b);
     return text;
@@ -289,7 +288,7 @@ static char *with_arms(const char *verb, const char *first, const char *second)
 
 char *tw_isolate_arms_job(const struct tw_isolate *c)
 {
-    return with_arms("", c->args.a, c->args.b);
+    return tw_isolate_arms_words(c->args.a, c->args.b);
 }
 
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)

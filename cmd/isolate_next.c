@@ -104,17 +104,6 @@ static char *of_one_command(const struct tw_isolate *c, const struct twin_search
 
 /* ---- two commands */
 
-/* "--a CMD --b CMD", quoted for a shell; malloc'ed. */
-static char *arms_of(const char *first, const char *second)
-{
-    char *words[] = {(char *)first, (char *)second, NULL};
-    char *a = tw_shell_quote(words, 1), *b = tw_shell_quote(words + 1, 1);
-    char *text = a && b ? tw_printf("--a %s --b %s", a, b) : NULL;
-    tw_free(a);
-    tw_free(b);
-    return text;
-}
-
 /* With --through: the same pins hold both commands to one result. */
 static char *after_through(const struct tw_isolate *c, const struct twin_search_report *r, const struct tw_again *again)
 {
@@ -135,7 +124,7 @@ static char *after_through(const struct tw_isolate *c, const struct twin_search_
         held[arm] = tw_buf_steal(&run);
         tw_free(quoted);
     }
-    arms = held[0] && held[1] ? arms_of(held[0], held[1]) : NULL;
+    arms = held[0] && held[1] ? tw_isolate_arms_words(held[0], held[1]) : NULL;
     text = arms ? command(c, again, &tw_command_check, "", arms) : NULL;
     tw_free(arms);
     tw_free(held[0]);
@@ -165,7 +154,7 @@ static char *of_two_commands(const struct tw_isolate *c, const struct twin_searc
     case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
     case TWIN_SEARCH_ISOLATED: /* A, and A with the causes: check names the operation */
         mix = tw_isolate_arms_mixed(c, r, true);
-        arms = mix ? arms_of(c->args.a, mix) : NULL;
+        arms = mix ? tw_isolate_arms_words(c->args.a, mix) : NULL;
         text = arms ? command(c, again, &tw_command_check, "", arms) : NULL;
         tw_free(mix);
         tw_free(arms);
