@@ -83,6 +83,8 @@ struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *
 /* Compares as the search does. */
 int tw_isolate_compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
                             struct twin_error *err);
+/* Do two runs count as parted? With --text, what differs in text that is no number does, too. */
+bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v);
 
 /* ---- isolate_vote.c */
 /* v, of a natural pair: what do replays of its operation show? Zooms when v is c->first. */

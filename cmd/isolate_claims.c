@@ -63,7 +63,7 @@ static void add_pair(struct claims *k, uint64_t first, uint64_t second)
     bool done = tw_isolate_compare_pair(k->c, pair[0], pair[1], &v, NULL) == 0;
     struct twin_report report = {.verdict = v, .runs = pair, .run_count = 2, .verb = "check"};
     json_t *verdict = done && twin_report_json(&report, &text, NULL) == 0 ? json_loads(text, 0, NULL) : NULL;
-    bool diverged = done && (v->outcome == TWIN_DIFFER || (k->c->args.text && v->unjudged));
+    bool diverged = done && tw_isolate_parted(k->c, v);
     k->lost |= verdict == NULL;
     if (verdict)
         json_array_append_new(k->pairs, json_pack("{s:s, s:[I, I], s:b, s:o}", "claim", "pair", "runs", a, b, "diverged",

@@ -111,8 +111,7 @@ static int make_trial(void *user, const bool *other, size_t count, enum twin_lin
     if (tells)
         rc = tw_isolate_compare_pair(t->c, t->pinned, run, &v, err);
     if (tells && rc == 0) {
-        bool diverged = v->outcome == TWIN_DIFFER || (t->c->args.text && v->unjudged);
-        *out = diverged ? TWIN_TRIAL_DIVERGES : TWIN_TRIAL_AGREES;
+        *out = tw_isolate_parted(t->c, v) ? TWIN_TRIAL_DIVERGES : TWIN_TRIAL_AGREES;
     }
     twin_verdict_free(v);
     twin_run_free(run);

@@ -157,6 +157,11 @@ static void note_common(struct tw_isolate *c, const struct twin_run *a, const st
             same->word[i / 64] |= UINT64_C(1) << i % 64;
 }
 
+bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v)
+{
+    return v->outcome == TWIN_DIFFER || (c->args.text && v->unjudged);
+}
+
 /* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the usual class of runs from a rare one. */
 static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struct twin_run *r)
 {
@@ -164,7 +169,7 @@ static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struc
         struct twin_verdict *v = NULL;
         if (c->runs[i].world != world || tw_isolate_compare_pair(c, c->runs[i].run, r, &v, NULL) != 0)
             continue;
-        bool differ = v->outcome == TWIN_DIFFER || (c->args.text && v->unjudged);
+        bool differ = tw_isolate_parted(c, v);
         twin_verdict_free(v);
         if (!differ)
             return c->runs[i].handle;
@@ -181,7 +186,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
         return rc;
     const struct twin_finding *f = v->first;
     out->blind = v->outcome == TWIN_INCONCLUSIVE && v->unjudged;
-    out->parted = v->outcome == TWIN_DIFFER || (out->blind && c->args.text);
+    out->parted = tw_isolate_parted(c, v);
     out->steps = v->steps_compared;
     if (out->parted && f) {
         out->layer = twin_search_layer(f->layer);
