@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import threading
 
 import torch
 
@@ -57,4 +58,8 @@ if __name__ == "__main__":
     torch.manual_seed(4)
     {"workers": workers, "ddp": ddp}[sys.argv[1]]()
     gc.collect()  # pipes of ended workers are in cycles, and go when the collector comes by
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(20)  # one that feeds a queue closes the queue's pipe when it ends
+    gc.collect()
     seen.look("end")
