@@ -42,60 +42,63 @@ static int64_t distance(int64_t a, int64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* The deadline to wait for: `out`, or t itself where it is not one of the pinned clock. either: t may also be on the monotonic
- * clock (a condition keeps its clock to itself): then the clock that is nearer is meant; they are decades apart. */
-static deadline *real_deadline(deadline *t, struct timespec *out, bool either)
+/* Does the job see this clock otherwise than it is? A pinned clock is the wall clock alone. */
+static bool is_moved(clockid_t clock)
 {
-    if (tw_clock_scales())
-        return tw_clock_real_deadline(CLOCK_REALTIME, either, t, out);
-    if (!pinned() || !t || t->tv_nsec < 0 || t->tv_nsec >= SECOND || t->tv_sec < 0 || t->tv_sec > INT64_MAX / SECOND - 1)
-        return t;
-    int64_t wanted = (int64_t)t->tv_sec * SECOND + t->tv_nsec, pinned_now = tw_clock_now(true);
-    if (either && distance(wanted, tw_clock_kernel_ns(CLOCK_MONOTONIC)) < distance(wanted, pinned_now))
-        return t;
-    int64_t until = tw_clock_kernel_ns(CLOCK_REALTIME) + (wanted - pinned_now);
-    if (until < 0)
-        until = 0;
-    *out = (struct timespec){.tv_sec = (time_t)(until / SECOND), .tv_nsec = (long)(until % SECOND)};
-    return out;
+    return tw_clock_scales() ? tw_clock_is_scaled(clock) : clock == CLOCK_REALTIME;
 }
 
-/* Of a wait that names its clock. A pinned clock is the wall clock alone. */
-static deadline *on_clock(clockid_t clock, deadline *t, struct timespec *out)
+static int64_t shown_ns(clockid_t clock)
 {
     if (clock == CLOCK_REALTIME)
-        return real_deadline(t, out, false);
-    return tw_clock_scales() ? tw_clock_real_deadline(clock, false, t, out) : t;
+        return tw_clock_now(true);
+    return is_moved(clock) ? tw_clock_scaled_ns(clock) : tw_clock_kernel_ns(clock);
+}
+
+deadline *tw_clock_real_deadline(clockid_t clock, bool either, deadline *t, struct timespec *out)
+{
+    if (!pinned() || !t || t->tv_nsec < 0 || t->tv_nsec >= SECOND || t->tv_sec < 0 || t->tv_sec > INT64_MAX / SECOND - 1)
+        return t;
+    int64_t wanted = (int64_t)t->tv_sec * SECOND + t->tv_nsec;
+    if (either && distance(wanted, shown_ns(CLOCK_MONOTONIC)) < distance(wanted, shown_ns(CLOCK_REALTIME)))
+        clock = CLOCK_MONOTONIC;
+    if (!is_moved(clock))
+        return t;
+    int64_t until = tw_clock_kernel_ns(clock) + (wanted - shown_ns(clock));
+    if (until < 1)
+        until = 1; /* long past; 0 would switch a timer off */
+    *out = (struct timespec){.tv_sec = (time_t)(until / SECOND), .tv_nsec = (long)(until % SECOND)};
+    return out;
 }
 
 int sem_timedwait(sem_t *s, deadline *t)
 {
     struct timespec real;
-    return real_sem_timedwait()(s, real_deadline(t, &real, false));
+    return real_sem_timedwait()(s, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
 }
 
 int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, deadline *t)
 {
     struct timespec real;
-    return real_pthread_cond_timedwait()(c, m, real_deadline(t, &real, true));
+    return real_pthread_cond_timedwait()(c, m, tw_clock_real_deadline(CLOCK_REALTIME, true, t, &real));
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *m, deadline *t)
 {
     struct timespec real;
-    return real_pthread_mutex_timedlock()(m, real_deadline(t, &real, false));
+    return real_pthread_mutex_timedlock()(m, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
 }
 
 int pthread_rwlock_timedrdlock(pthread_rwlock_t *l, deadline *t)
 {
     struct timespec real;
-    return real_pthread_rwlock_timedrdlock()(l, real_deadline(t, &real, false));
+    return real_pthread_rwlock_timedrdlock()(l, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
 }
 
 int pthread_rwlock_timedwrlock(pthread_rwlock_t *l, deadline *t)
 {
     struct timespec real;
-    return real_pthread_rwlock_timedwrlock()(l, real_deadline(t, &real, false));
+    return real_pthread_rwlock_timedwrlock()(l, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
 }
 
 /* These two came with glibc 2.30; only a program that tests for the symbols can get here on an older one. */
@@ -107,21 +110,21 @@ int sem_clockwait(sem_t *s, clockid_t clock, deadline *t)
         errno = ENOSYS;
         return -1;
     }
-    return f(s, clock, on_clock(clock, t, &real));
+    return f(s, clock, tw_clock_real_deadline(clock, false, t, &real));
 }
 
 int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, deadline *t)
 {
     struct timespec real;
     pthread_cond_clockwait_fn *f = real_pthread_cond_clockwait();
-    return f ? f(c, m, clock, on_clock(clock, t, &real)) : ENOSYS;
+    return f ? f(c, m, clock, tw_clock_real_deadline(clock, false, t, &real)) : ENOSYS;
 }
 
 int clock_nanosleep(clockid_t clock, int flags, deadline *t, struct timespec *left)
 {
     struct timespec real;
     bool until = (flags & TIMER_ABSTIME) != 0;
-    return real_clock_nanosleep()(clock, flags, until ? on_clock(clock, t, &real) : t, left);
+    return real_clock_nanosleep()(clock, flags, until ? tw_clock_real_deadline(clock, false, t, &real) : t, left);
 }
 
 void tw_deadline_resolve(void)

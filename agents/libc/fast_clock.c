@@ -5,11 +5,9 @@
  * passed. All processes of a run count from the same second, so their clocks agree.
  *
  * Waits are left as they are: one that is given as an amount of time goes to the kernel untouched,
- * one until a moment is translated to as much real time as lies ahead of what the clocks show.
+ * one until a moment is translated (deadline.c) to as much real time as lies ahead of what the clocks show.
  */
-#include <errno.h>
 #include <linux/futex.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -110,34 +108,10 @@ int getrusage(__rusage_who_t who, struct rusage *u)
 
 /* ---- until a moment */
 
-static int64_t distance(int64_t a, int64_t b)
-{
-    return a > b ? a - b : b - a;
-}
-
-const struct timespec *tw_clock_real_deadline(clockid_t clock, bool either, const struct timespec *t,
-                                              struct timespec *out)
-{
-    if (!t || t->tv_nsec < 0 || t->tv_nsec >= SECOND || t->tv_sec < 0 ||
-        t->tv_sec > INT64_MAX / SECOND - 1 || !tw_clock_scales())
-        return t;
-    int64_t wanted = (int64_t)t->tv_sec * SECOND + t->tv_nsec;
-    int64_t wall = distance(wanted, tw_clock_scaled_ns(CLOCK_REALTIME));
-    if (either && distance(wanted, tw_clock_scaled_ns(CLOCK_MONOTONIC)) < wall)
-        clock = CLOCK_MONOTONIC;
-    if (!tw_clock_is_scaled(clock))
-        return t;
-    int64_t until = tw_clock_kernel_ns(clock) + (wanted - tw_clock_scaled_ns(clock));
-    if (until < 1)
-        until = 1; /* long past; 0 would switch a timer off */
-    *out = (struct timespec){.tv_sec = (time_t)(until / SECOND), .tv_nsec = (long)(until % SECOND)};
-    return out;
-}
-
 /* A timer does not tell which clock it was made for; the moment does, the two being decades apart. */
 static const struct itimerspec *real_timer(const struct itimerspec *value, struct itimerspec *out)
 {
-    if (!value || (value->it_value.tv_sec == 0 && value->it_value.tv_nsec == 0))
+    if (!tw_clock_scales() || !value || (value->it_value.tv_sec == 0 && value->it_value.tv_nsec == 0))
         return value;
     *out = *value;
     const struct timespec *until = tw_clock_real_deadline(CLOCK_REALTIME, true, &value->it_value,

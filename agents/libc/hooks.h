@@ -36,7 +36,8 @@ int64_t tw_clock_kernel_ns(clockid_t clock); /* the original clock */
 bool tw_clock_scales(void);
 bool tw_clock_is_scaled(clockid_t clock);
 int64_t tw_clock_scaled_ns(clockid_t clock);
-/* The kernel's moment for a shown one: `out`, or t itself. either: t may be on the monotonic clock. */
+/* The kernel's moment for a shown one: `out`, or t itself where its clock is shown as it is. either: t may also be on
+ * the monotonic clock (a condition keeps its clock to itself): then the nearer is meant; they are decades apart. */
 const struct timespec *tw_clock_real_deadline(clockid_t clock, bool either, const struct timespec *t,
                                               struct timespec *out);
 bool tw_clock_futex(const long a[6], struct timespec *out); /* true: out is its deadline */
