@@ -17,11 +17,6 @@ static bool is_word(char ch)
     return isalnum((unsigned char)ch) || ch == '_';
 }
 
-static bool listed(const char *word, size_t n, const char *const *list)
-{
-    return tw_word_in(word, n, list);
-}
-
 static const char *const seconds[] = {"s", "sec", "secs", "second", "seconds", "min", "minute", "h", "hr", "hour", "ms", NULL};
 static const char *const times[] = {"s", "sec", "secs", "second", "seconds", "ms", "msec", "msecs", "millisecond", "milliseconds", "us",
                                     "usec", "microseconds", "ns", "nsec", "nanoseconds", "min", "mins", "minute", "minutes", "h", "hr",
@@ -37,7 +32,7 @@ static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg",
 static bool is_simulated_per_day(const char *unit, size_t n, const char *below, size_t m)
 {
     static const char *const simulated[] = {"tau", "fs", "ps", NULL}, *const day[] = {"day", NULL};
-    return listed(unit, n, simulated) && listed(below, m, day);
+    return tw_word_in(unit, n, simulated) && tw_word_in(below, m, day);
 }
 
 /* ---- units */
@@ -58,18 +53,18 @@ static enum unit read_unit(const char *p, size_t *length)
     bool micro = (unsigned char)p[0] == 0xC2 && (unsigned char)p[1] == 0xB5; /* the micro sign, or the Greek letter */
     micro |= (unsigned char)p[0] == 0xCE && (unsigned char)p[1] == 0xBC;
     size_t skip = micro ? 2 : 0, n = letters(p + skip), first = n, at = skip + n;
-    bool time = (micro && n == 1 && p[2] == 's') || (!micro && listed(p, n, times)), rate = false;
+    bool time = (micro && n == 1 && p[2] == 's') || (!micro && tw_word_in(p, n, times)), rate = false;
     *length = at;
     if (n == 0 && p[0] == '/') { /* "1300/s" */
         size_t m = letters(p + 1);
         *length = 1 + m;
-        return listed(p + 1, m, seconds) && !is_word(p[1 + m]) ? UNIT_RATE : UNIT_NONE;
+        return tw_word_in(p + 1, m, seconds) && !is_word(p[1 + m]) ? UNIT_RATE : UNIT_NONE;
     }
     if (n == 0)
         return UNIT_NONE;
     for (size_t part = 1; p[at] == '/' && letters(p + at + 1) > 0; part++) {
         size_t m = letters(p + at + 1);
-        rate |= listed(p + at + 1, m, seconds) && !(part == 1 && listed(p + skip, first, lengths));
+        rate |= tw_word_in(p + at + 1, m, seconds) && !(part == 1 && tw_word_in(p + skip, first, lengths));
         rate |= part == 1 && time;
         rate |= part == 1 && is_simulated_per_day(p, first, p + at + 1, m);
         at += 1 + m;
@@ -83,9 +78,9 @@ static enum unit read_unit(const char *p, size_t *length)
         return UNIT_NONE;
     if (time)
         return UNIT_TIME;
-    if (listed(p, n, operations))
+    if (tw_word_in(p, n, operations))
         return UNIT_RATE;
-    return listed(p, n, sizes) || (n == 1 && p[0] == 'B') ? UNIT_SIZE : UNIT_NONE;
+    return tw_word_in(p, n, sizes) || (n == 1 && p[0] == 'B') ? UNIT_SIZE : UNIT_NONE;
 }
 
 /* "max 0.9 min 0.1", "0.3 s = 3": the word behind the number names the next one. */
@@ -144,7 +139,7 @@ static enum unit unit_behind(const char *p, size_t *length)
     const char *next = q + n + strspn(q + n, " ");
     if (*next == ':' || *next == '=') /* "lr: 0.01  img/s: 1234": the label of the next number */
         return UNIT_NONE;
-    if (unit != UNIT_RATE && (listed(q, n, short_units) || names_the_next(q + n)))
+    if (unit != UNIT_RATE && (tw_word_in(q, n, short_units) || names_the_next(q + n)))
         return UNIT_NONE;
     return *p == '-' && unit != UNIT_TIME ? UNIT_NONE : unit;
 }
@@ -177,8 +172,8 @@ static void split_word(struct tw_label *l, const char *word, size_t n)
             size_t left = 0;
             while (left < i && isalpha((unsigned char)word[i - 1 - left]))
                 left++;
-            l->rate |= listed(unit, strlen(unit), seconds) && !listed(word + i - left, left, lengths);
-            l->rate |= left > 0 && listed(word + i - left, left, times) && strcmp(unit, "s") != 0;
+            l->rate |= tw_word_in(unit, strlen(unit), seconds) && !tw_word_in(word + i - left, left, lengths);
+            l->rate |= left > 0 && tw_word_in(word + i - left, left, times) && strcmp(unit, "s") != 0;
             l->rate_of = word + i - left;
             l->rate_length = left + 1 + strlen(unit);
         }
@@ -197,7 +192,7 @@ static size_t skip_step(const char *line, size_t end)
     size_t word_end = from - 1, word = word_end;
     while (word > 0 && isalpha((unsigned char)line[word - 1]))
         word--;
-    return word > 0 && listed(line + word, word_end - word, steps) ? word - (line[word - 1] == ' ') : end;
+    return word > 0 && tw_word_in(line + word, word_end - word, steps) ? word - (line[word - 1] == ' ') : end;
 }
 
 static void read_label(const char *line, size_t at, struct tw_label *l)
@@ -256,7 +251,7 @@ size_t tw_label_head(const struct tw_label *l)
         per = strcmp(l->part[i], "per") == 0 ? i : 0;
     if (per > 0)
         at = per + 1;
-    while (at + 1 < l->count && listed(l->part[at], strlen(l->part[at]), attributes))
+    while (at + 1 < l->count && tw_word_in(l->part[at], strlen(l->part[at]), attributes))
         at++;
     return at;
 }
@@ -265,23 +260,10 @@ size_t tw_label_head(const struct tw_label *l)
 static const char *thing_per_second(const struct tw_label *l)
 {
     for (size_t i = 1; i + 1 < l->count; i++)
-        if (strcmp(l->part[i], "per") == 0 && listed(l->part[i - 1], strlen(l->part[i - 1]), seconds) &&
-            !listed(l->part[i + 1], strlen(l->part[i + 1]), lengths))
+        if (strcmp(l->part[i], "per") == 0 && tw_word_in(l->part[i - 1], strlen(l->part[i - 1]), seconds) &&
+            !tw_word_in(l->part[i + 1], strlen(l->part[i + 1]), lengths))
             return l->part[i + 1];
     return NULL;
-}
-
-static bool has_part(const struct tw_label *l, const char *const *list)
-{
-    for (size_t i = 0; i < l->count; i++)
-        if (listed(l->part[i], strlen(l->part[i]), list))
-            return true;
-    return false;
-}
-
-static bool says(const char *line, const char *word)
-{
-    return tw_line_says(line, word);
 }
 
 /* "rank=0 time (ms) | optimizer: 0.1 | step: 2.3": a heading for the rest of the line. */
@@ -317,45 +299,45 @@ static enum tw_worth by_label_alone(const char *line, size_t at, const struct tw
         char text[TW_PART_BYTES] = "";
         memcpy(text, unit, l->unit_length);
         enum unit kind = read_unit(text, &length);
-        bool whole = length == l->unit_length, ambiguous = listed(text, length, short_units);
+        bool whole = length == l->unit_length, ambiguous = tw_word_in(text, length, short_units);
         if (whole && kind == UNIT_RATE)
             return tw_rate_of_run(l, unit, length);
-        if (whole && kind == UNIT_TIME && (!ambiguous || listed(word, n, time_heads)))
+        if (whole && kind == UNIT_TIME && (!ambiguous || tw_word_in(word, n, time_heads)))
             return tw_time_of_run(line, at, l, unit, length);
         if (whole && kind == UNIT_SIZE)
-            return has_part(l, memory_words) ? TW_NOISE : TW_RESULT;
+            return tw_label_has(l, memory_words) ? TW_NOISE : TW_RESULT;
     }
     const char *thing = thing_per_second(l);
     if (thing)
         return tw_thing_of_machine(thing, strlen(thing)) ? TW_NOISE : TW_OPEN;
     if (l->rate)
         return tw_rate_of_run(l, l->rate_of, l->rate_length);
-    if (listed(word, n, time_heads))
+    if (tw_word_in(word, n, time_heads))
         return tw_is_simulation(line) ? TW_RESULT : tw_time_of_run(line, at, l, "", 0);
-    if (listed(word, n, rate_heads) || listed(word, n, memory_heads))
+    if (tw_word_in(word, n, rate_heads) || tw_word_in(word, n, memory_heads))
         return TW_NOISE;
     static const char *const devices[] = {"gpu", "cpu", NULL}, *const uses[] = {"utilization", "util", NULL};
-    if (listed(word, n, uses) && has_part(l, devices))
+    if (tw_word_in(word, n, uses) && tw_label_has(l, devices))
         return TW_NOISE;
     static const char *const data[] = {"data", NULL};
-    if (l->count == 1 && listed(word, n, data) && says(line, "time")) /* the meters of a loader: "Time 0.5 (0.6) Data 0.1 (0.3)" */
+    if (l->count == 1 && tw_word_in(word, n, data) && tw_line_says(line, "time")) /* the meters of a loader: "Time 0.5 (0.6) Data 0.1 (0.3)" */
         return TW_NOISE;
     static const char *const updates[] = {"ups", NULL};
-    if (listed(word, n, updates) && says(line, "wps")) /* fairseq: words, and updates, per second */
+    if (tw_word_in(word, n, updates) && tw_line_says(line, "wps")) /* fairseq: words, and updates, per second */
         return TW_NOISE;
     static const char *const shares[] = {"allocated", "reserved", "cached", NULL};
-    if (listed(word, n, shares) && (says(line, "memory") || says(line, "mem")))
+    if (tw_word_in(word, n, shares) && (tw_line_says(line, "memory") || tw_line_says(line, "mem")))
         return TW_NOISE;
     static const char *const port[] = {"port", NULL};
-    if (listed(word, n, port))
+    if (tw_word_in(word, n, port))
         return TW_NOISE;
-    return listed(word, n, open_heads) ? TW_OPEN : TW_RESULT;
+    return tw_word_in(word, n, open_heads) ? TW_OPEN : TW_RESULT;
 }
 
 static bool is_time(const struct tw_label *l)
 {
     size_t head = tw_label_head(l);
-    return head < l->count && listed(l->part[head], strlen(l->part[head]), time_heads);
+    return head < l->count && tw_word_in(l->part[head], strlen(l->part[head]), time_heads);
 }
 
 /* "took 3 iterations", "elapsed: 12 epochs": a whole number of things, whose name stands behind it. In "time 3 loss 0.5" the
@@ -410,7 +392,7 @@ enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *le
     enum tw_worth worth = under_heading(line, at) || is_timer_row(line, at) ? TW_NOISE : by_label_alone(line, at, &label);
     if (unit == UNIT_SIZE) {
         *length = n + unit_length;
-        return worth == TW_NOISE || has_part(&label, memory_words) ? TW_NOISE : TW_RESULT;
+        return worth == TW_NOISE || tw_label_has(&label, memory_words) ? TW_NOISE : TW_RESULT;
     }
     *by_label = worth != TW_RESULT;
     if (*by_label && unit == UNIT_PERCENT)
@@ -427,5 +409,5 @@ bool tw_grammar_names_result(const char *line, size_t at)
         "precision", "recall", "nll", "kl", "elbo", "correct", "checksum", "hash", "digest", NULL};
     struct tw_label label;
     read_label(line, at, &label);
-    return has_part(&label, results);
+    return tw_label_has(&label, results);
 }

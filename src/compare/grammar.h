@@ -23,6 +23,7 @@ size_t tw_label_head(const struct tw_label *l); /* the place of its head among t
 
 /* ---- own_time.c */
 bool tw_word_in(const char *word, size_t n, const char *const *list);
+bool tw_label_has(const struct tw_label *l, const char *const *list); /* one of its words */
 bool tw_line_says(const char *line, const char *word);
 bool tw_is_simulation(const char *line);
 /* Is a time, or a rate, one that the run can have had itself? TW_OPEN: not known. */

@@ -88,7 +88,7 @@ bool tw_line_says(const char *line, const char *word)
     return false;
 }
 
-static bool label_has(const struct tw_label *l, const char *const *list)
+bool tw_label_has(const struct tw_label *l, const char *const *list)
 {
     for (size_t i = 0; i < l->count; i++)
         if (tw_word_in(l->part[i], strlen(l->part[i]), list))
@@ -142,11 +142,11 @@ enum tw_worth tw_time_of_run(const char *line, size_t at, const struct tw_label 
     bool small = tw_word_in(unit, n, small_units) || (unsigned char)unit[0] >= 0x80;
     if (l->count == 0 || l->measured)
         return line_is_of_other_world(line, at) ? TW_OPEN : TW_NOISE;
-    if (label_has(l, other_worlds))
+    if (tw_label_has(l, other_worlds))
         return TW_OPEN;
     if (small && head_in(l, step)) /* nanoGPT's "dt: 92.11ms" */
         return TW_NOISE;
-    if (tw_is_simulation(line) && !small && !label_has(l, machine_words))
+    if (tw_is_simulation(line) && !small && !tw_label_has(l, machine_words))
         return TW_OPEN;
     if (tw_word_in(l->part[0], strlen(l->part[0]), adverbs) || is_time_to(l) || head_in(l, own_heads))
         return TW_NOISE;
@@ -180,7 +180,7 @@ enum tw_worth tw_rate_of_run(const struct tw_label *l, const char *unit, size_t 
         bool own = l->count == 0 || l->measured || head_in(l, own_heads);
         own |= head < l->count && tw_thing_of_machine(l->part[head], strlen(l->part[head]));
         own |= head_in(l, speeds) && l->count == 1;
-        return own && !label_has(l, other_worlds) ? TW_NOISE : TW_OPEN;
+        return own && !tw_label_has(l, other_worlds) ? TW_NOISE : TW_OPEN;
     }
     if (!of_time)
         return tw_thing_of_machine(unit, first) ? TW_NOISE : TW_OPEN;

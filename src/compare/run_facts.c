@@ -13,9 +13,15 @@
 enum { DAY_S = 86400, ZONE_S = 900 }; /* time zones differ by multiples of a quarter of an hour */
 #define CLOCK_SLACK_S 2.0             /* a clock that is printed was read a little before or after */
 
+/* How long a time of this machine was on the job's clocks. */
+static double on_its_clocks(const struct twin_run *run, double seconds)
+{
+    return run->clock_factor > 1 ? seconds * run->clock_factor : seconds;
+}
+
 struct tw_noise_span tw_noise_span(const struct twin_run *run)
 {
-    double wall = isfinite(run->wall_s) ? run->wall_s * (run->clock_factor > 1 ? run->clock_factor : 1) : 0;
+    double wall = isfinite(run->wall_s) ? on_its_clocks(run, run->wall_s) : 0;
     double start = (double)run->start_realtime_ns / 1e9;
     double shown = run->shown_clock_s ? (double)run->shown_clock_s : start;
     if (run->shown_clock_s < 0) /* a shaken clock: any of the years 2001 to 2033 */
@@ -123,9 +129,7 @@ bool tw_facts_options(const struct twin_run *run, const struct twin_run *other, 
 bool tw_facts_load(const struct twin_run *run, struct tw_facts *out)
 {
     bool shaken = run->shown_clock_s < 0;
-    double wall = isfinite(run->wall_s) && run->wall_s > 0 ? run->wall_s : INFINITY;
-    if (run->clock_factor > 1) /* as the job saw it */
-        wall *= run->clock_factor;
+    double wall = isfinite(run->wall_s) && run->wall_s > 0 ? on_its_clocks(run, run->wall_s) : INFINITY;
     *out = (struct tw_facts){.span = tw_noise_span(run), .elapsed = wall, .dir = run->dir, .host = run->host,
                              .clock = (double)run->start_monotonic_ns / 1e9,
                              .fresh = run->fresh_names, .fresh_count = run->fresh_count};
