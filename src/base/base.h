@@ -110,6 +110,9 @@ bool tw_path_ok(const char *path); /* the strict form; NULL is none */
  * back from where that name leads, which may be another link. Names as in the strict form.
  */
 bool tw_path_link_ok(const char *path, const char *target);
+enum { TW_PATH_PART_BYTES = 255 };
+/* Copies the first part of a path and moves *path behind it: to a slash, or the end. False: it is empty or too long. */
+bool tw_path_part(const char **path, char part[TW_PATH_PART_BYTES + 1]);
 /* A file below an open folder; no part of the path may be a link. A descriptor, or -1 with errno (ELOOP, ENOTDIR: a link). */
 int tw_open_below(int root, const char *path, int flags);
 

@@ -12,7 +12,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, PART_BYTES = 255 };
+enum { PATH_BYTES = 4096 };
 
 /*
  * Characters that HFS+ leaves out when it compares names, in UTF-8: U+200C to U+200F, U+202A to U+202E, U+206A to
@@ -58,7 +58,7 @@ static const char *part_fault(const char *part, size_t n, unsigned allow)
 {
     if (n == 0)
         return "an empty part";
-    if (n > PART_BYTES)
+    if (n > TW_PATH_PART_BYTES)
         return "a name that is too long";
     if (n == 1 && part[0] == '.')
         return "a part \".\"";
@@ -130,20 +130,28 @@ bool tw_path_link_ok(const char *path, const char *target)
     return tw_path_fault(rest, n, 0) == NULL;
 }
 
+bool tw_path_part(const char **path, char part[TW_PATH_PART_BYTES + 1])
+{
+    size_t n = strcspn(*path, "/");
+    if (n == 0 || n > TW_PATH_PART_BYTES)
+        return false;
+    memcpy(part, *path, n);
+    part[n] = '\0';
+    *path += n;
+    return true;
+}
+
 int tw_open_below(int root, const char *path, int flags)
 {
-    char part[PART_BYTES + 1];
+    char part[TW_PATH_PART_BYTES + 1];
     int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
     while (at >= 0) {
-        size_t n = strcspn(path, "/");
-        bool last = !path[n];
-        if (n == 0 || n >= sizeof part) {
+        if (!tw_path_part(&path, part)) {
             close(at);
             errno = ENAMETOOLONG;
             return -1;
         }
-        memcpy(part, path, n);
-        part[n] = '\0';
+        bool last = !*path;
         /* O_NONBLOCK: a pipe must not keep us waiting */
         int how = last ? flags | O_NONBLOCK : O_PATH | O_DIRECTORY;
         int next = openat(at, part, how | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0666);
@@ -153,7 +161,7 @@ int tw_open_below(int root, const char *path, int flags)
         if (last || next < 0)
             return next;
         at = next;
-        path += n + 1;
+        path++;
     }
     return -1;
 }

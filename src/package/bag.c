@@ -196,17 +196,14 @@ int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *by
 
 int tw_bag_folder(int root, const char *path)
 {
-    char part[256];
+    char part[TW_PATH_PART_BYTES + 1];
     int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
     while (at >= 0 && *path) {
-        size_t n = strcspn(path, "/");
-        if (n == 0 || n >= sizeof part) {
+        if (!tw_path_part(&path, part)) {
             close(at);
             errno = ENAMETOOLONG;
             return -1;
         }
-        memcpy(part, path, n);
-        part[n] = '\0';
         int next = -1;
         if (mkdirat(at, part, 0777) == 0 || errno == EEXIST)
             next = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -214,7 +211,7 @@ int tw_bag_folder(int root, const char *path)
         close(at);
         errno = saved;
         at = next;
-        path += n + (path[n] == '/');
+        path += *path == '/';
     }
     return at;
 }
