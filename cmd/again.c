@@ -33,7 +33,7 @@ static bool shapes_runs(const char *name)
 /* What a search goes on with: other candidates, or another number of runs at a time, are another search. */
 static bool shapes_search(const char *name)
 {
-    static const char *const names[] = {"pin", "jobs", "text", "through", "thorough", NULL};
+    static const char *const names[] = {"pin", "jobs", "text", "through", "thorough", "no-clock", NULL};
     for (size_t i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)
             return true;

@@ -75,7 +75,7 @@ static const struct tw_option options[] = {
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation",
      FIELD(no_zoom)},
     {"no-clock", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
-     "do not make two more runs under faster clocks where it is not known whether printed numbers are times", FIELD(no_clock)},
+     "do not make two more runs under faster clocks where it is not known whether numbers that differ are times", FIELD(no_clock)},
     {"zoom-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Comparison",
      "what naming the operation may take at most; as long as five runs, or a minute, unless given", FIELD(zoom_time), 1, UINT32_MAX},
     {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not look for known cases that look alike", FIELD(no_cases)},

@@ -5,6 +5,7 @@
  */
 #include "check.h"
 
+#include "faster.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -13,34 +14,33 @@
 #include "base.h"
 
 #include <stdio.h>
-
-static const unsigned factors[2] = {64, 12};
-enum { LONGER = 4, LONGER_S = 30 }; /* a job that waits for a moment of a clock must not go on for ever */
+#include <twin/isolate.h>
 
 static bool is_wanted(const struct tw_check *c)
 {
-    return !c->args.no_clock && !c->arms && !c->args.against && !c->args.transplant && c->v &&
+    return !c->args.no_clock && !c->args.against && !c->args.transplant && c->v &&
            c->v->outcome == TWIN_INCONCLUSIVE && c->v->open_only && c->count > 1;
 }
 
 /* One run; NULL: it was not made to its end. */
-static struct twin_run *run_faster(struct tw_check *c, unsigned factor)
+static struct twin_run *run_faster(struct tw_check *c, int i)
 {
-    char title[48], setting[64];
+    char title[48];
     struct twin_run *run = NULL;
-    uint64_t limit = tw_monotonic_ns() + (uint64_t)((LONGER * c->runs[0]->wall_s + LONGER_S) * 1e9);
+    uint64_t limit = tw_faster_limit_ns(c->runs[0]->wall_s);
     uint64_t deadline = c->deadline_ns;
-    snprintf(title, sizeof title, "clock x%u", factor);
-    snprintf(setting, sizeof setting, "TWINRUN_FACTORS=clock=scale:%u:%llu", factor,
-             (unsigned long long)(tw_monotonic_ns() / 1000000000u));
-    char *const env[] = {setting, NULL};
+    snprintf(title, sizeof title, "clock x%u", tw_faster_factor(i));
+    struct twin_world_plan p = {.cpu = -1};
+    if (twin_world_plan_faster(&p, tw_faster_factor(i), tw_faster_since(), NULL) != 0)
+        return NULL;
     struct twin_launch_options o = tw_check_launch_options(c, 0, "clock");
-    o.env = env;
+    o.env = p.env;
     if (deadline == 0 || limit < deadline)
         c->deadline_ns = limit;
     bool had_time = c->out_of_time;
     bool made = tw_check_launch(c, &o, title, false, &run) < 0;
     bool cut = c->out_of_time && !had_time;
+    twin_world_plan_free(&p);
     c->deadline_ns = deadline;
     c->out_of_time = had_time;
     if (made && !cut && !c->interrupted)
@@ -58,9 +58,9 @@ void tw_check_clock(struct tw_check *c)
     if (!is_wanted(c))
         return;
     if (!c->args.quiet)
-        tw_say("it is not known whether printed numbers are times: two more runs under faster clocks tell (--no-clock leaves that out)");
-    for (size_t i = 0; i < 2 && (i == 0 || run[0]); i++) {
-        run[i] = run_faster(c, factors[i]);
+        tw_say("it is not known whether numbers that differ are times: two more runs under faster clocks tell (--no-clock leaves that out)");
+    for (int i = 0; i < TW_FASTER_RUNS && (i == 0 || run[0]); i++) {
+        run[i] = run_faster(c, i);
         if (run[i] && !c->args.quiet)
             tw_run_line(i ? "clock x12" : "clock x64", run[i], tw_run_state(run[i], text));
     }

@@ -182,9 +182,9 @@ void tw_check_shared_files(struct tw_check *c)
             one);
     else if (one)
         tw_verdict_note(c->v,
-                        "every run wrote %s and %zu more files: a later one may have read what an earlier one left; "
+                        "every run wrote %s and %zu more file%s: a later one may have read what an earlier one left; "
                         "--fresh-dir keeps them apart",
-                        one, n - 1);
+                        one, n - 1, n == 2 ? "" : "s");
 }
 
 void tw_check_show_tail(const struct twin_run *r)

@@ -182,35 +182,34 @@ static int find_name(void *user, const char *name, const char *value, struct twi
     return 0;
 }
 
-static void compare_worlds(struct tw_check *c, const struct twin_run *r, struct twin_verdict *v)
+static int compare_worlds(struct tw_check *c, const struct twin_run *r, struct twin_verdict *v, struct twin_error *err)
 {
     struct world_diff d = {c->baseline, v->against, 0};
-    struct twin_error err = TWIN_ERROR_INIT;
     const char *name, *then;
     size_t count = twin_baseline_world(c->baseline, SIZE_MAX, &name, &then);
-    int rc = tw_world_of(r, compare_name, &d, &err);
+    int rc = tw_world_of(r, compare_name, &d, err);
     for (size_t i = 0; rc == 0 && i < count; i++) { /* what there was and is no more */
         twin_baseline_world(c->baseline, i, &name, &then);
         struct find f = {name, false};
-        rc = tw_world_of(r, find_name, &f, &err);
+        rc = tw_world_of(r, find_name, &f, err);
         if (rc == 0 && !f.found)
-            rc = add_change(v->against, name, tw_strdup(then), "", &err);
+            rc = add_change(v->against, name, tw_strdup(then), "", err);
     }
-    v->against->world_known = rc == 0 && count > 0 && d.known > 0;
-    if (rc != 0)
-        tw_verdict_note(v, "the world of this run cannot be compared: %s", err.message);
+    v->against->world_known = count > 0 && d.known > 0;
+    return rc;
 }
 
 static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdict **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_compare_options o = {
-        .steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps, .tolerance_file = c->args.tolerance};
+        .steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps, .tolerance_file = c->args.tolerance, .number = c->count - 1};
     if (twin_baseline_judge(c->baseline, r, &o, out, &err) != 0)
         return tw_trouble(&err, "check: cannot compare the run with %s", c->args.against);
     (*out)->against->path = tw_strdup(c->args.against);
     (*out)->against->signer = c->signer ? tw_strdup(c->signer) : NULL;
-    compare_worlds(c, r, *out);
+    if (compare_worlds(c, r, *out, &err) != 0)
+        return tw_trouble(&err, "check: cannot compare the world of the run with that of %s", c->args.against);
     return -1;
 }
 
@@ -280,7 +279,7 @@ static int one(struct tw_check *c, uint64_t runs)
         return -1;
     }
     if (c->v && v->first && c->count > 1)
-        tw_verdict_note(v, "run %zu of %zu is the one that differs", c->count, c->count);
+        tw_verdict_note(v, "run %zu is the one that differs", c->count);
     twin_verdict_free(c->v);
     c->v = v;
     v->runs = c->count;

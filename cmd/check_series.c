@@ -27,6 +27,10 @@ static uint32_t sketch_every(const struct tw_check_args *a)
     return (uint32_t)a->sketch_every;
 }
 
+/* A resumed job counts its steps anew, and does not know which part of a large tensor comes next. */
+static char all_parts[] = "TWINRUN_PARTS=all";
+static char *const second_arm[] = {all_parts, NULL};
+
 struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm, const char *label)
 {
     const struct tw_check_args *a = &c->args;
@@ -44,6 +48,7 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .show_output = a->show_output,
         .fresh_dir = a->fresh_dir,
         .copy_of = arm && c->half ? c->half->cwd : NULL,
+        .env = arm ? second_arm : NULL,
         .stdin_spool = c->spool,
         .data = c->data.item,
         .data_count = c->data.count,

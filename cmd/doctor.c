@@ -158,7 +158,8 @@ static void check_machines(struct report *r)
     if (access("/dev/nvidiactl", F_OK) == 0)
         say_check(
             r, LIMITED, "cuda",
-            "NVIDIA device found: tensors are copied to the host to be fingerprinted, kernels are not seen one by one");
+            "NVIDIA device found: tensors are fingerprinted there (copied to the host by a build without nvcc), kernels "
+            "are not seen one by one");
     else
         say_check(r, ABSENT, "cuda", "no NVIDIA device");
 }

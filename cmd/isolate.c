@@ -46,6 +46,8 @@ static const struct tw_option options[] = {
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
      "line:REGEX: printed lines and lines of files", FIELD(ignore)},
     {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "take text and files that differ for a divergence, too: names, paths, orders of words", FIELD(text)},
+    {"no-clock", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
+     "do not make two more runs under faster clocks where it is not known whether numbers that differ are times", FIELD(no_clock)},
     TW_DATA_OPTION(FIELD(data)),
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
      FIELD(fresh_dir)},
@@ -145,6 +147,7 @@ static int search(struct tw_isolate *c)
     free(plan);
     if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r, &err) != 0)
         return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->journal.folder);
+    tw_isolate_a_again(c, r);
     tw_isolate_ask_who(c, r);
     int rc = tw_isolate_report(c, r);
     twin_search_report_free(r);
@@ -176,6 +179,8 @@ static void fini(struct tw_isolate *c)
         unlink(c->spool);
     tw_free(c->spool);
     tw_free(c->unseen);
+    for (size_t i = 0; i < c->clock_count; i++)
+        tw_free(c->clock[i].text);
     tw_journal_close(&c->journal);
     tw_free(c->home);
     tw_free(c->args.ignore.items);
@@ -234,6 +239,9 @@ const struct tw_command tw_command_isolate = {
     "Criteria, error rates and budget are fixed before the first run and written to the search's folder below the home (searches/), "
     "where report.html, a page that needs nothing but a browser, lies in the end. What a named cause rests on stands in verdict.json "
     "there: python -m twinrun.recheck holds it against the recordings.\n\n"
+    "Where natural runs differ in printed numbers of which it is not known whether they are times, two more runs are made in which every "
+    "clock that the job reads runs faster, while its waits stay as long, as check does: what follows the clock is a time and no divergence, "
+    "so the clock is not named for it (--no-clock leaves that out).\n\n"
     "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.\n\n"
     "When the first divergence looks like a known case, that is said as a hint. Cases of one's own lie in the home (cases/); --save-case "
     "writes one. docs/cases.md has the format.\n\n"
@@ -242,7 +250,7 @@ const struct tw_command tw_command_isolate = {
     "the differences as in B, until those are found that make it part. Last, on fresh runs, B with the set as in A must agree with A, and "
     "A with the set as in B must part. `&&`, `;` and pipes must be the same in both. When A does not repeat itself, isolate A first, or "
     "hold still what is known to vary with --pin. When all that was found is an argument or a variable that you set, --through goes on: "
-    "both commands run under the same pins, and the pin under which they agree is what the difference acts through.",
+    "both commands run under the same pins, and the pin under which they agree is what the difference acts through, when A repeats itself without it; whether it does, up to three runs more tell.",
     options,
     TW_OPERANDS_JOB,
     0,

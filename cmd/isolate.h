@@ -25,21 +25,24 @@ struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
     struct tw_strings ignore, data;
-    bool fresh_dir, json, no_cases, quiet, resume, text, thorough, through;
+    bool fresh_dir, json, no_cases, no_clock, quiet, resume, text, thorough, through;
 };
 
 /* A run that the search has asked for, found again by its handle. */
-struct tw_isolate_run { uint64_t handle, world; struct twin_run *run; }; /* world: digest of its settings */
+struct tw_isolate_run { uint64_t handle; struct twin_run *run; };
 
 struct tw_isolate_arms;
 
 /* What the search's own log does not say of a run. */
 struct tw_isolate_made {
     uint32_t number;
+    uint64_t handle;
     double wall_s;                 /* of the job, without what we did around it */
     bool whole;                    /* it went on to its own end, or to that of --steps: its time counts */
     struct twin_search_set pinned; /* of two arms: as in A */
 };
+
+enum { TW_ISOLATE_CLOCKS = 4 };
 
 struct tw_isolate {
     struct tw_isolate_args args;
@@ -68,6 +71,11 @@ struct tw_isolate {
     char *unseen;                         /* why a comparison that found no difference proves little; NULL */
     struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count, left_out; } *consumer; /* of each cause; factor NULL: of what no pin reaches */
     size_t consumer_count;
+    /* --through: natural runs of A, compared with its first until one parts */
+    struct tw_isolate_again { const struct twin_run *reference, *run[3]; size_t trials; bool parted; } a_again;
+    /* Clock experiments: the world of each, and its runs under faster clocks by their handles (0: cut short) */
+    struct tw_isolate_clock { struct twin_search_set pinned; uint64_t run[2]; char *text; } clock[TW_ISOLATE_CLOCKS];
+    size_t clock_count;
     bool interrupted, reported;
 };
 
@@ -75,13 +83,21 @@ struct tw_isolate {
 twin_search_run tw_isolate_run;
 /* A run by its handle: from memory, or from its folder in the home. NULL when it is gone. */
 const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle);
+/* Keeps a run that was made; it belongs to c then. */
+int tw_isolate_keep(struct tw_isolate *c, struct twin_run *r);
+uint64_t tw_isolate_handle(const struct twin_run *r);
 /* By a run's number in the log; NULL when nothing is known. */
 const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number);
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
+/* What a request pins (of two arms: has as in A); the world in which so much is pinned, its settings for tw_free. */
+struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c, const struct twin_search_request *q);
+int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned, struct twin_world *out);
+/* With --resume: what earlier runs showed beside their results. */
+void tw_isolate_recall(struct tw_isolate *c);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
 /* Compares as the search does. */
-int tw_isolate_compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
+int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
                             struct twin_error *err);
 /* Do two runs count as parted? With --text, what differs in text that is no number does, too. */
 bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v);
@@ -108,7 +124,7 @@ const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c); /* wh
 bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q); /* A or B as they are */
 /* Is it known that B's steps are A's, so that a run can be compared while it goes on? */
 bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
-/* Takes from a run what later ones and the report need. v: NULL when it was not compared. */
+/* Takes from a run what later ones and the report need. v: NULL when it was not compared; then q is not looked at. */
 void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v);
 void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_report *r); /* once, before the report: takes from the log what its notes say */
 void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r); /* what differs, and the fix */
@@ -126,6 +142,22 @@ json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_searc
  * one more run for each, kept in c->consumer. */
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r);
 
+/* The options that every run of the search has beside its world; argv is the job's. */
+struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label, struct tw_watch *watch);
+
+/* ---- isolate_clock.c */
+/* Where *v leaves open whether numbers are times: the two runs that tell, once in each world, and the comparison anew in their light. */
+int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *run,
+                     struct twin_verdict **v, struct twin_error *err);
+/* Adds these runs to the options of a comparison with `first`, where it is of their world. */
+void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first, struct twin_compare_options *o);
+
+/* ---- isolate_through.c */
+/* With --through, when a cause is isolated: does A repeat itself? Up to three runs more. */
+void tw_isolate_a_again(struct tw_isolate *c, const struct twin_search_report *r);
+/* What that showed, as a sentence; malloc'ed. */
+char *tw_isolate_a_again_text(const struct tw_isolate *c);
+
 /* ---- isolate_lines.c */
 /* One line of the job that asks for what varies, over all its processes: "train.py:12 | 3@1795349337000 | seed = os.urandom(4)". */
 struct tw_asking {
@@ -133,6 +165,9 @@ struct tw_asking {
     size_t where_bytes;
     unsigned long long calls, first_ns;
     enum twin_line_answer answer;
+    const char *threads; /* that are not the main one; borrowed */
+    size_t threads_bytes;
+    bool mixed;          /* in other threads in other processes */
 };
 /* Which of these lines matter? Some runs more, under the pins of all causes; none when that cannot be tried. Puts those first whose
  * other values alone made a run diverge, and those last with whose other values it agreed. word: the agents' name of the factor. */
@@ -159,7 +194,7 @@ void tw_isolate_result_free(struct tw_isolate_result *out);
 
 /* ---- isolate_claims.c */
 /* verdict.json in the search's folder: what is claimed of the causes, with every run that it rests on and how each pair of runs
- * compares, for python -m twinrun.recheck. Only where a cause is isolated. That it cannot be kept is said and no more. */
+ * compares, for python -m twinrun.recheck. Only where a cause is isolated, or there is no divergence. That it cannot be kept is said and no more. */
 void tw_isolate_keep_claims(struct tw_isolate *c, const struct twin_search_report *r);
 
 /* ---- isolate_report.c. Prints; returns the exit code. */

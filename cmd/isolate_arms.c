@@ -196,11 +196,12 @@ static void compare_versions(struct tw_isolate_arms *x, const struct twin_run *a
 void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v)
 {
     struct tw_isolate_arms *x = c->arms;
-    struct twin_search_set set = as_in_b(c, q);
     if (!x->effect && x->held.count && twin_world_effects(&x->held, r, &x->effect, NULL) != 0)
         x->effect = NULL;
-    if (v && size(c, &set) == c->count)
-        x->aligned = v->shift == 0;
+    if (v) {
+        struct twin_search_set set = as_in_b(c, q);
+        x->aligned = size(c, &set) == c->count ? v->shift == 0 : x->aligned;
+    }
 }
 
 /* Is B with the causes as in A still a resumed job? */
@@ -310,13 +311,32 @@ char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
     return NULL;
 }
 
-/* Of a resumed arm "do not resume" is no fix: what it did not get back is. */
-static void print_lost(const struct twin_finding *f)
+/* The part of a checkpoint that a difference belongs to, by the factor that restores it; NULL: it
+ * follows from a state that was not recorded. */
+static const char *restored_by(const struct twin_finding *f)
 {
+    switch (f->kind) {
+    case TWIN_KIND_STATE: return "restore.rng";
+    case TWIN_KIND_BATCH:
+    case TWIN_KIND_INDICES: return "restore.sampler";
+    case TWIN_KIND_MOMENT: return "restore.optimizer";
+    case TWIN_KIND_HYPER: return strstr(f->name, "scale") ? "restore.scaler" : "restore.scheduler";
+    default: return NULL;
+    }
+}
+
+/* Of a resumed arm "do not resume" is no fix: what it did not get back is. */
+static void print_lost(const struct tw_isolate *c, const struct twin_finding *f)
+{
+    const char *id = f ? restored_by(f) : NULL;
+    const struct twin_factor *part = id ? twin_factor_find(&c->factors, id) : NULL;
     char *name = f ? tw_printable(f->name, strlen(f->name)) : NULL;
-    if (f)
-        tw_put("lost      the resumed run differs first in %s%s%s: save and restore what that is made from\n", f->layer, name && *name ? ": " : "",
-               name ? name : "");
+    bool named = name && *name;
+    if (part)
+        tw_put("lost      %s, first %s: %s\n", part->title, named ? name : "unnamed", part->fix);
+    else if (f)
+        tw_put("lost      the resumed run differs first in %s%s%s: save and restore what that is made from\n",
+               f->layer, named ? ": " : "", named ? name : "");
     tw_free(name);
 }
 
@@ -331,13 +351,11 @@ void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_
     /* B is a resumed job, and with the causes as in A it is none. */
     bool resumed = c->first && c->first->shift != 0 && !c->arms->pins_resume;
     if (text && resumed)
-        print_lost(c->first->first);
+        print_lost(c, c->first->first);
     else if (text)
         tw_put("fix       B with this as in A: %s\n", text);
     if (text && !resumed)
         tw_put("through   you have set that; what it acts through is found by: twinrun isolate --through with the same --a and --b\n");
-    if (r->outcome == TWIN_SEARCH_UNEXPLAINED)
-        tw_put("outside   it lies outside what differs between the commands\n");
     tw_free(text);
     tw_free(agrees);
 }

@@ -63,11 +63,11 @@ static void add_pair(struct claims *k, uint64_t first, uint64_t second)
     bool done = tw_isolate_compare_pair(k->c, pair[0], pair[1], &v, NULL) == 0;
     struct twin_report report = {.verdict = v, .runs = pair, .run_count = 2, .verb = "check"};
     json_t *verdict = done && twin_report_json(&report, &text, NULL) == 0 ? json_loads(text, 0, NULL) : NULL;
-    bool diverged = done && tw_isolate_parted(k->c, v);
+    bool diverged = done && tw_isolate_parted(k->c, v), words = diverged && v->outcome != TWIN_DIFFER; /* --text */
     k->lost |= verdict == NULL;
     if (verdict)
-        json_array_append_new(k->pairs, json_pack("{s:s, s:[I, I], s:b, s:o}", "claim", "pair", "runs", a, b, "diverged",
-                                                  (int)diverged, "verdict", verdict));
+        json_array_append_new(k->pairs, json_pack("{s:s, s:[I, I], s:b, s:b, s:o}", "claim", "pair", "runs", a, b, "diverged",
+                                                  (int)diverged, "words", (int)words, "verdict", verdict));
     tw_free(text);
     twin_verdict_free(v);
 }
@@ -178,9 +178,9 @@ static json_t *confirmation_json(struct claims *k)
             json_array_append_new(blocks, json_array());
         json_array_append_new(json_array_get(blocks, t->block), json_integer(t->kind));
     }
-    return json_pack("{s:s, s:i, s:o, s:f, s:f, s:b, s:o, s:o, s:o, s:o}", "claim", "confirmation", "confirmation", (int)e->confirmation, "seed",
+    return json_pack("{s:s, s:i, s:o, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o}", "claim", "confirmation", "confirmation", (int)e->confirmation, "seed",
                      json_sprintf("%llu", (unsigned long long)k->r->seed), "alpha", k->c->plan.alpha, "level", e->level, "arms",
-                     (int)(k->c->arms != NULL), "members", members, "blocks", blocks, "worlds", worlds, "natural", natural_json(k));
+                     (int)(k->c->arms != NULL), "through", (int)k->c->args.through, "members", members, "blocks", blocks, "worlds", worlds, "natural", natural_json(k));
 }
 
 static void add_causes(json_t *list, const struct claims *k)
@@ -194,6 +194,20 @@ static void add_causes(json_t *list, const struct claims *k)
                 kind = m;
         json_array_append_new(list, json_pack("{s:s, s:o, s:i, s:f}", "claim", "cause", "factor",
                                               tw_json_text(k->c->factor[x->candidate]->id), "kind", (int)kind, "p", x->p));
+    }
+}
+
+/* The counts and the two numbers of a cause's headline: p, and what remains. */
+static void add_rates(json_t *list, const struct claims *k)
+{
+    for (size_t i = 0; i < k->r->cause_count; i++) {
+        const struct twin_search_cause *x = &k->r->cause[i];
+        json_array_append_new(list, json_pack("{s:s, s:o, s:s, s:f, s:f, s:[I, I], s:[I, I], s:o}", "claim", "rate", "factor",
+                                              tw_json_text(k->c->factor[x->candidate]->id), "unit",
+                                              k->r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps", "p", x->p, "p_all", x->p_adjusted, "free",
+                                              (json_int_t)x->necessary.parted, (json_int_t)x->necessary.trials, "pinned",
+                                              (json_int_t)x->sufficient.parted, (json_int_t)x->sufficient.trials, "bound",
+                                              tw_json_number(k->r->bound)));
     }
 }
 
@@ -218,6 +232,30 @@ static json_t *folders(const struct claims *k)
     return list;
 }
 
+/* --through: natural runs of A against its first one. */
+static void add_repeats(json_t *list, struct claims *k)
+{
+    const struct tw_isolate_again *x = &k->c->a_again;
+    json_t *runs = json_array();
+    uint64_t reference = x->trials ? tw_isolate_handle(x->reference) : 0;
+    for (size_t i = 0; i < x->trials; i++) {
+        uint64_t run = tw_isolate_handle(x->run[i]);
+        add_pair(k, reference, run);
+        json_array_append_new(runs, json_integer(run_number(k, run)));
+    }
+    if (x->trials)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:O, s:b}", "claim", "repeats", "reference", run_number(k, reference), "runs", runs,
+                                              "diverged", (int)x->parted));
+    json_decref(runs);
+}
+
+static json_t *verdict_json(const struct claims *k, const char *outcome, json_t *list)
+{
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "schema", "twinrun.isolate/1", "outcome", outcome, "reason",
+                     twin_search_outcome_name(k->r->outcome), "seed", json_sprintf("%llu", (unsigned long long)k->r->seed), "runs_dir",
+                     folders(k), "claims", list);
+}
+
 static json_t *claims_json(struct claims *k)
 {
     const struct twin_search_report *r = k->r;
@@ -226,24 +264,44 @@ static json_t *claims_json(struct claims *k)
                                           (int)r->sufficient, "causes", (int)r->cause_count));
     json_array_append_new(list, confirmation_json(k));
     add_causes(list, k);
+    add_rates(list, k);
     json_array_append_new(list, json_pack("{s:s, s:i, s:I, s:I, s:o, s:o, s:b}", "claim", "remaining", "kind", (int)r->evidence.shown,
                                           "trials", (json_int_t)r->left, "diverged", (json_int_t)r->left_parted, "bound",
                                           tw_json_number(r->bound), "weight", tw_json_number(r->correlation.effective), "sufficient",
                                           (int)r->sufficient));
+    add_repeats(list, k);
     last = last_json(k);
     if (last)
         json_array_append_new(list, last);
     json_array_extend(list, k->pairs);
-    return json_pack("{s:s, s:s, s:s, s:o, s:o}", "schema", "twinrun.isolate/1", "outcome", "isolated", "reason", twin_search_outcome_name(r->outcome),
-                     "runs_dir", folders(k), "claims", list);
+    return verdict_json(k, "isolated", list);
+}
+
+/* No divergence: each run agrees with the first, which of two arms is A's. */
+static json_t *agreement_json(struct claims *k)
+{
+    uint64_t first = 0;
+    json_t *list = json_array();
+    for (size_t i = 0; i < k->c->log.count; i++) {
+        const struct twin_search_entry *e = &k->c->log.entry[i];
+        bool well = e->result.status == TWIN_ENDED_WELL;
+        if (well && first && e->purpose == TWIN_FOR_BASELINE)
+            add_pair(k, first, e->result.handle);
+        first = well && !first ? e->result.handle : first;
+    }
+    json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:o, s:b}", "claim", "search", "outcome", "no-divergence", "comparisons",
+                                          (json_int_t)k->r->baseline, "bound", tw_json_number(k->r->bound), "arms", (int)(k->c->arms != NULL)));
+    json_array_extend(list, k->pairs);
+    return verdict_json(k, "no-divergence", list);
 }
 
 void tw_isolate_keep_claims(struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct claims k = {.c = c, .r = r, .pairs = json_array()};
     struct twin_error err = TWIN_ERROR_INIT;
-    if (r->outcome == TWIN_SEARCH_ISOLATED && r->evidence.trial_count) {
-        json_t *verdict = claims_json(&k);
+    bool isolated = r->outcome == TWIN_SEARCH_ISOLATED && r->evidence.trial_count;
+    if (isolated || (r->outcome == TWIN_SEARCH_NO_DIVERGENCE && !c->args.through)) {
+        json_t *verdict = isolated ? claims_json(&k) : agreement_json(&k);
         char *text = verdict ? json_dumps(verdict, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
         char *path = tw_path_join(c->journal.folder, "verdict.json");
         int rc = text && path && !k.lost ? 0 : twin_error_set(&err, TWIN_ENOENT, "a run that it names is gone");

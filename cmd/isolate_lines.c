@@ -75,11 +75,8 @@ static int launch_trial(struct lines_trial *t, const bool *other, size_t count, 
     struct tw_isolate *c = t->c;
     struct tw_watch watch = {.title = "which line matters ", .expected_s = c->natural_s,
                              .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
-    struct twin_launch_options o = {
-        .argv = c->argv, .home = c->home, .label = "lines", .level = t->pinned->level, .agents = true,
-        .max_steps = (uint32_t)c->args.steps, .window_last = UINT32_MAX, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool,
-        .data = c->data.item, .data_count = c->data.count, .on_tick = tw_watch_tick, .user = &watch,
-    };
+    struct twin_launch_options o = tw_isolate_launch_options(c, "lines", &watch);
+    o.level = t->pinned->level;
     struct twin_world_plan p = {.cpu = -1};
     int rc = twin_world_plan(&t->world, c->argv, &p, err);
     if (rc == 0)
@@ -141,9 +138,23 @@ static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_re
     return by_libc && r->cause_count && time_left && !tw_interrupted();
 }
 
+/* A line of `python -c` is not told from that of another command by its number, so none gets other values: those go last. */
+static size_t in_files_first(struct tw_asking *line, size_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct tw_asking a = line[i];
+        if (tw_starts(a.where, "python -c:"))
+            continue;
+        memmove(line + n + 1, line + n, (i - n) * sizeof *line);
+        line[n++] = a;
+    }
+    return n;
+}
+
 void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r, const char *word, struct tw_asking *line, size_t count)
 {
-    if (count < 2 || !can_be_tried(c, r, word))
+    if (count < 2 || !can_be_tried(c, r, word) || (count = in_files_first(line, count)) < 2)
         return;
     struct lines_trial t = {.c = c, .pinned = pinned_run(c, r), .word = word, .line = line};
     enum twin_line_answer *answer = tw_calloc(count, sizeof *answer);

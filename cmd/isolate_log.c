@@ -45,15 +45,36 @@ static struct twin_search_set set_read(const json_t *j)
     return set;
 }
 
+/* The clock experiments so far. */
+static json_t *clock_json(const struct tw_isolate *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->clock_count; i++)
+        json_array_append_new(list, json_pack("{s:o, s:[o, o], s:o}", "pinned", set_json(&c->clock[i].pinned), "runs", hex(c->clock[i].run[0]),
+                                              hex(c->clock[i].run[1]), "text", tw_json_text(c->clock[i].text)));
+    return list;
+}
+
+static void clock_read(struct tw_isolate *c, const json_t *list)
+{
+    for (size_t i = c->clock_count; i < json_array_size(list) && i < TW_ISOLATE_CLOCKS; i++) {
+        const json_t *j = json_array_get(list, i), *runs = json_object_get(j, "runs");
+        const char *text = json_string_value(json_object_get(j, "text"));
+        c->clock[c->clock_count++] = (struct tw_isolate_clock){
+            set_read(json_object_get(j, "pinned")), {from_hex(json_array_get(runs, 0)), from_hex(json_array_get(runs, 1))}, text ? tw_strdup(text) : NULL};
+    }
+}
+
 static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_entry *e)
 {
     const struct twin_search_result *r = &e->result;
     const struct tw_isolate_made *made = tw_isolate_made(c, e->number), unknown = {0};
     made = made ? made : &unknown;
-    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o}", "number", (int)e->number, "purpose", (int)e->purpose,
+    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o, s:o, s:o}", "number", (int)e->number, "purpose", (int)e->purpose,
                      "world", hex(e->world), "status", (int)r->status, "parted", (int)r->parted, "layer",
                      (int)r->layer, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds, "wall_s", made->wall_s,
-                     "same", set_json(&r->same), "vote", (int)r->vote, "whole", (int)made->whole, "pinned", set_json(&made->pinned));
+                     "same", set_json(&r->same), "vote", (int)r->vote, "whole", (int)made->whole, "pinned", set_json(&made->pinned),
+                     "unseen", c->unseen ? tw_json_text(c->unseen) : json_null(), "clock", clock_json(c));
 }
 
 static int integer(const json_t *j, const char *key, json_int_t low, json_int_t high, json_int_t *out)
@@ -103,8 +124,12 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
         return TWIN_EFORMAT;
     int rc = twin_search_log_add(&c->log, &e, err);
     if (rc == 0 && json_object_get(j, "whole"))
-        rc = tw_isolate_made_add(c, &(struct tw_isolate_made){.number = e.number, .whole = json_is_true(json_object_get(j, "whole")),
+        rc = tw_isolate_made_add(c, &(struct tw_isolate_made){.number = e.number, .handle = e.result.handle, .whole = json_is_true(json_object_get(j, "whole")),
                                           .wall_s = json_number_value(json_object_get(j, "wall_s")), .pinned = set_read(json_object_get(j, "pinned"))});
+    const char *unseen = json_string_value(json_object_get(j, "unseen"));
+    clock_read(c, json_object_get(j, "clock"));
+    if (rc == 0 && unseen && !c->unseen)
+        c->unseen = tw_strdup(unseen);
     return rc;
 }
 
@@ -124,6 +149,8 @@ static json_t *describe(const struct tw_isolate *c)
                           factors, "steps", (json_int_t)c->args.steps, "ignore", ignored, "text", (int)c->args.text, "jobs",
                           (json_int_t)c->args.jobs); /* the order of the runs hangs on it */
     tw_free(cwd);
+    if (c->args.no_clock)
+        json_object_set_new(j, "no_clock", json_true());
     if (c->args.a) {
         char *a = redactor ? twin_redact(redactor, c->args.a, NULL) : NULL, *b = redactor ? twin_redact(redactor, c->args.b, NULL) : NULL;
         json_object_set_new(j, "a", tw_json_text(a));
@@ -163,6 +190,8 @@ int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err)
     int rc = tw_journal_open(&c->journal, c->home, &of, read_line, c, err);
     if (rc == 0)
         rc = keep_seed(c, err);
+    if (rc == 0)
+        tw_isolate_recall(c);
     free(plan);
     json_decref(what);
     return rc;

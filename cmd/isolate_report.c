@@ -63,31 +63,14 @@ static struct twin_search_arm tried_alone(const struct tw_isolate *c, size_t can
     return arm;
 }
 
-/* "   only together with threads (alone: 4 of 4 runs diverged)": where several causes act, each was shown to be needed, and none to
- * be enough. What its fix does by itself is said where runs have tried that. */
-static char *together_with(const struct tw_isolate *c, const struct twin_search_report *r, size_t cause)
-{
-    struct twin_search_arm alone = tried_alone(c, r->cause[cause].candidate);
-    struct tw_buf b = {0};
-    tw_buf_puts(&b, "");
-    for (size_t i = 0, n = 0; i < r->cause_count; i++)
-        if (i != cause)
-            tw_buf_printf(&b, "%s%s", n++ ? ", " : "   only together with ", c->factor[r->cause[i].candidate]->id);
-    if (r->cause_count > 1 && alone.trials)
-        tw_buf_printf(&b, " (alone: %llu of %llu runs diverged)", (unsigned long long)alone.parted, (unsigned long long)alone.trials);
-    else if (r->cause_count > 1)
-        tw_buf_puts(&b, " (not tried alone)");
-    return tw_buf_steal(&b);
-}
-
 static void print_causes(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         char *cost = twin_isolation_cost_text(&x->cause[i].cost);
-        char *together = together_with(c, r, i);
+        char *together = twin_search_together_text(r, c->candidate, i, tried_alone(c, r->cause[i].candidate));
         tw_put("fix       %s: %s%s\n", f->id, f->fix, together ? together : "");
-        tw_free(together);
+        free(together);
         for (size_t k = 0; k < x->cause[i].consumer_count; k++) {
             char *where = tw_printable(x->cause[i].consumer[k], strlen(x->cause[i].consumer[k]));
             tw_put("%s%s\n", k ? "          " : "where     ", where ? where : "");
@@ -204,9 +187,9 @@ static const char *contract_word(enum twin_search_outcome o)
 }
 
 /* What the confirmation was, and what it says. */
-static json_t *with_confirmation(json_t *j, const struct twin_search_report *r)
+static json_t *with_confirmation(json_t *j, const struct tw_isolate *c, const struct twin_search_report *r)
 {
-    const struct twin_search_correlation *c = &r->correlation;
+    const struct twin_search_correlation *k = &r->correlation;
     json_object_set_new(j, "sufficient", json_boolean(r->sufficient));
     json_object_set_new(j, "remaining", json_pack("{s:I, s:I, s:i}", "trials", (json_int_t)r->left, "diverged", (json_int_t)r->left_parted,
                                                   "more_runs", (int)r->more));
@@ -214,9 +197,15 @@ static json_t *with_confirmation(json_t *j, const struct twin_search_report *r)
     json_object_set_new(j, "confirmations", json_integer(r->confirmations));
     json_object_set_new(j, "arrangement", r->arrangement ? json_string(r->arrangement) : json_null());
     json_object_set_new(j, "last_diverged", r->last_parted ? json_integer(r->last_parted) : json_null());
-    json_object_set_new(j, "correlation", json_pack("{s:I, s:o, s:o, s:o}", "comparisons", (json_int_t)c->comparisons, "p",
-                                                    tw_json_number(c->p), "rho", tw_json_number(c->rho), "effective",
-                                                    tw_json_number(c->effective)));
+    json_t *clock = json_array();
+    for (size_t i = 0; i < c->clock_count; i++)
+        json_array_append_new(clock, tw_json_text(c->clock[i].text));
+    json_object_set_new(j, "clock", clock);
+    json_object_set_new(j, "through", c->args.through ? json_pack("{s:{s:I, s:I}}", "a_again", "trials", (json_int_t)c->a_again.trials,
+                                                                  "diverged", (json_int_t)c->a_again.parted) : json_null());
+    json_object_set_new(j, "correlation", json_pack("{s:I, s:o, s:o, s:o}", "comparisons", (json_int_t)k->comparisons, "p",
+                                                    tw_json_number(k->p), "rho", tw_json_number(k->rho), "effective",
+                                                    tw_json_number(k->effective)));
     return j;
 }
 
@@ -232,7 +221,7 @@ static int print_json(const struct tw_isolate *c, const struct twin_isolation *x
         ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->journal.folder), "classes", classes_json(x), "natural",
         natural_json(x), "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
         *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r), "vote",
-        r->vote == TWIN_VOTE_UNKNOWN ? json_null() : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"), "jobs", (int)c->args.jobs), r));
+        r->vote == TWIN_VOTE_UNKNOWN ? json_null() : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"), "jobs", (int)c->args.jobs), c, r));
 }
 
 int tw_isolate_json_error(int code)
@@ -257,6 +246,14 @@ static int write_page(const struct tw_isolate *c, const struct tw_isolate_result
     return rc == 0 ? 0 : tw_trouble(&err, "isolate: the report is not written as a page");
 }
 
+static void print_through(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    char *text = c->args.through && r->outcome == TWIN_SEARCH_ISOLATED ? tw_isolate_a_again_text(c) : NULL;
+    if (text)
+        tw_put("through   %s\n", text);
+    tw_free(text);
+}
+
 static int print_text(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     char *verdict = twin_search_verdict_text(r, c->candidate), *evidence = twin_search_evidence_text(r, c->candidate);
@@ -266,6 +263,7 @@ static int print_text(const struct tw_isolate *c, const struct twin_isolation *x
         tw_isolate_arms_print(c, r);
     else
         print_causes(c, x, r);
+    print_through(c, r);
     for (size_t i = 0; i < x->hint_count && i < 1; i++) {
         char *hint = twin_hint_text(&x->hint[i]);
         tw_put("hint      %s\n", hint ? hint : "");

@@ -262,7 +262,7 @@ static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const
     const struct tw_isolate_consumers *unpinned = NULL;
     for (size_t i = 0; i < c->consumer_count; i++)
         unpinned = c->consumer[i].factor ? unpinned : &c->consumer[i];
-    const char **note = list(o, c->count + 2 + TW_ISOLATE_ARMS_NOTES + (unpinned ? unpinned->count : 0), sizeof *note);
+    const char **note = list(o, c->count + 2 + TW_ISOLATE_CLOCKS + TW_ISOLATE_ARMS_NOTES + (unpinned ? unpinned->count : 0), sizeof *note);
     for (size_t i = 0; note && unpinned && i < unpinned->count; i++)
         note[x->note_count++] = own(o, tw_printf("no pin reaches %s", unpinned->text[i]));
     for (size_t i = 0; note && i < c->count; i++)
@@ -270,6 +270,8 @@ static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const
             note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : ""));
     if (note && c->unseen)
         note[x->note_count++] = own(o, tw_printf("not everything was seen: %s", c->unseen));
+    for (size_t i = 0; note && i < c->clock_count; i++)
+        note[x->note_count++] = own(o, tw_printf("clock experiment: %s", c->clock[i].text));
     if (note && c->args.jobs > 1)
         note[x->note_count++] = own(o, tw_printf("up to %u runs at a time shared this machine: a cause that hangs on timing may show more often or less than in a run by itself", (unsigned)c->args.jobs));
     for (size_t i = 0; note && c->arms && i < TW_ISOLATE_ARMS_NOTES; i++) {
@@ -347,31 +349,20 @@ int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_res
 static char *sentence(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct tw_buf b = {0};
-    switch (r->outcome) {
-    case TWIN_SEARCH_ISOLATED:
-        if (c->args.through)
-            tw_buf_puts(&b, "What differs between A and B acts through ");
-        else
-            tw_buf_printf(&b, "The runs%s part%s because of ", c->arms ? " of B and A" : "", r->sufficient ? "" : " mainly");
-        for (size_t i = 0; i < r->cause_count; i++) {
-            const struct twin_factor *f = c->factor[r->cause[i].candidate];
-            tw_buf_printf(&b, "%s%s (%s)", i ? " and " : "", f->id, f->title);
-        }
-        break;
-    case TWIN_SEARCH_NO_DIVERGENCE: tw_buf_printf(&b, "No difference was found in %llu comparisons", (unsigned long long)r->baseline); break;
-    case TWIN_SEARCH_OUTSIDE: tw_buf_puts(&b, "The runs part although everything that can be pinned is pinned"); break;
-    case TWIN_SEARCH_HARDWARE: tw_buf_puts(&b, "The runs part under every pin, and one core or device answers otherwise: hardware is suspected"); break;
-    case TWIN_SEARCH_NOT_ENOUGH:
-        tw_buf_printf(&b, "The budget ended before a verdict: about %u runs are needed, %u were made", r->need, r->runs);
-        break;
-    case TWIN_SEARCH_UNEXPLAINED:
-        tw_buf_puts(&b, c->arms ? "A repeats itself, and no set of the differences makes it part" : "Pinned runs agree, but freeing no set of factors brings the divergence back");
-        break;
-    case TWIN_SEARCH_UNSTEADY: tw_buf_puts(&b, "A does not repeat itself: whatever is changed would seem to be to blame"); break;
-    case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(&b, "The search was interrupted: no verdict yet"); break;
-    case TWIN_SEARCH_JOB_FAILS: tw_buf_puts(&b, c->arms ? "A fails: nothing can be compared with it" : "The job fails in every natural run"); break;
-    case TWIN_SEARCH_GONE: tw_buf_printf(&b, "Not isolated: the divergence went away after run %u", r->last_parted); break;
-    case TWIN_SEARCH_UNSEEN: tw_buf_puts(&b, "The runs differ in text or files only, which may be harmless; --text takes that for a divergence"); break;
+    if (r->outcome != TWIN_SEARCH_ISOLATED) {
+        char *text = twin_search_end_text(r), *copy = text ? tw_strdup(text) : NULL;
+        free(text);
+        return copy;
+    }
+    if (c->args.through && c->a_again.trials && !c->a_again.parted)
+        tw_buf_puts(&b, "What differs between A and B acts through ");
+    else if (c->args.through)
+        tw_buf_puts(&b, c->a_again.parted ? "B agrees with A, which does not repeat itself, under the pin of " : "B agrees with A under the pin of ");
+    else
+        tw_buf_printf(&b, "The runs%s part%s because of ", c->arms ? " of B and A" : "", r->sufficient ? "" : " mainly");
+    for (size_t i = 0; i < r->cause_count; i++) {
+        const struct twin_factor *f = c->factor[r->cause[i].candidate];
+        tw_buf_printf(&b, "%s%s (%s)", i ? " and " : "", f->id, f->title);
     }
     return tw_buf_steal(&b);
 }

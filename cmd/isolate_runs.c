@@ -19,7 +19,7 @@
 /* A run under pins may be slower than a natural one, but one that takes this much longer stands still. */
 enum { SLOWER = 10, AT_LEAST_S = 60 };
 
-static uint64_t handle_of(const struct twin_run *r)
+uint64_t tw_isolate_handle(const struct twin_run *r)
 {
     char first[17];
     snprintf(first, sizeof first, "%.16s", r->id);
@@ -27,13 +27,13 @@ static uint64_t handle_of(const struct twin_run *r)
     return handle ? handle : 1;
 }
 
-static int keep(struct tw_isolate *c, struct twin_run *r, uint64_t world)
+int tw_isolate_keep(struct tw_isolate *c, struct twin_run *r)
 {
     struct tw_isolate_run *grown = tw_reallocarray(c->runs, c->run_count + 1, sizeof *grown);
     if (!grown)
         return TWIN_ENOMEM;
     c->runs = grown;
-    c->runs[c->run_count++] = (struct tw_isolate_run){handle_of(r), world, r};
+    c->runs[c->run_count++] = (struct tw_isolate_run){tw_isolate_handle(r), r};
     return 0;
 }
 
@@ -49,7 +49,7 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
         return NULL;
     for (size_t i = 0; i < count; i++) {
         struct twin_run *r = NULL;
-        if (!found && twin_run_load(dirs[i], &r, NULL) == 0 && handle_of(r) == handle && keep(c, r, 0) == 0)
+        if (!found && twin_run_load(dirs[i], &r, NULL) == 0 && tw_isolate_handle(r) == handle && tw_isolate_keep(c, r) == 0)
             found = r;
         else
             twin_run_free(r);
@@ -77,16 +77,24 @@ int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m)
     return 0;
 }
 
-static int remember_made(struct tw_isolate *c, const struct twin_search_request *q, const struct tw_watch *w, const struct twin_run *r)
+struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c, const struct twin_search_request *q)
 {
-    struct tw_isolate_made m = {.number = q->number, .whole = !w->stopped_parted && !w->stopped_time, .wall_s = r->wall_s};
+    struct twin_search_set set = {{0}};
     for (size_t i = 0; i < c->count; i++)
         if (q->setting[i].mode == TWIN_PIN && !(c->arms && q->setting[i].value))
-            m.pinned.word[i / 64] |= UINT64_C(1) << i % 64;
+            set.word[i / 64] |= UINT64_C(1) << i % 64;
+    return set;
+}
+
+static int remember_made(struct tw_isolate *c, const struct twin_search_request *q, const struct tw_watch *w, const struct twin_run *r)
+{
+    struct tw_isolate_made m = {.number = q->number, .handle = tw_isolate_handle(r), .whole = !w->stopped_parted && !w->stopped_time,
+                                .wall_s = r->wall_s, .pinned = tw_isolate_pinned(c, q)};
     return tw_isolate_made_add(c, &m);
 }
 
-static int world_of(const struct tw_isolate *c, const struct twin_search_request *q, struct twin_world *out)
+/* With room for every setting, and with those that two arms hold still in every run: of arms nothing else is set. */
+static int world_begin(const struct tw_isolate *c, struct twin_world *out)
 {
     const struct twin_world *held = c->arms ? tw_isolate_arms_held(c) : NULL;
     *out = (struct twin_world){.setting = tw_calloc((held ? held->count : c->count) + 1, sizeof *out->setting)};
@@ -94,19 +102,25 @@ static int world_of(const struct tw_isolate *c, const struct twin_search_request
         return TWIN_ENOMEM;
     for (size_t i = 0; held && i < held->count; i++)
         out->setting[out->count++] = held->setting[i];
-    for (size_t i = 0; !held && i < c->count; i++)
-        if (q->setting[i].mode != TWIN_FREE)
-            out->setting[out->count++] = (struct twin_setting){c->factor[i], q->setting[i].mode, q->setting[i].value};
     return 0;
 }
 
-/* Not 0: that is a run found on the disk, of which only the handle is known. */
-static uint64_t world_digest(const struct tw_isolate *c, const struct twin_search_request *q)
+int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned, struct twin_world *out)
 {
-    uint64_t h = 1;
-    for (size_t i = 0; i < c->count; i++)
-        h = tw_mix64(h ^ tw_mix64(q->setting[i].value + (uint64_t)q->setting[i].mode + 1));
-    return h ? h : 1;
+    int rc = world_begin(c, out);
+    for (size_t i = 0; rc == 0 && !c->arms && i < c->count; i++)
+        if (twin_search_has(pinned, i))
+            out->setting[out->count++] = (struct twin_setting){c->factor[i], TWIN_PIN, 0};
+    return rc;
+}
+
+static int world_of(const struct tw_isolate *c, const struct twin_search_request *q, struct twin_world *out)
+{
+    int rc = world_begin(c, out);
+    for (size_t i = 0; rc == 0 && !c->arms && i < c->count; i++)
+        if (q->setting[i].mode != TWIN_FREE)
+            out->setting[out->count++] = (struct twin_setting){c->factor[i], q->setting[i].mode, q->setting[i].value};
+    return rc;
 }
 
 /* ---- what a run shows */
@@ -129,11 +143,12 @@ struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *
     };
 }
 
-int tw_isolate_compare_pair(const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
+int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
                             struct twin_error *err)
 {
     const struct twin_run *pair[2] = {a, b};
     struct twin_compare_options o = tw_isolate_compare_options(c);
+    tw_isolate_clock_add(c, a, &o);
     int rc = twin_compare(pair, 2, &o, v, err);
     if (rc != 0 || !o.arms || (*v)->outcome != TWIN_INCONCLUSIVE || (*v)->records_a)
         return rc;
@@ -163,16 +178,19 @@ bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v)
 }
 
 /* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the usual class of runs from a rare one. */
-static uint64_t agreeing(const struct tw_isolate *c, uint64_t world, const struct twin_run *r)
+static uint64_t agreeing(struct tw_isolate *c, const struct twin_search_set *pinned, const struct twin_run *r)
 {
-    for (size_t i = 0; i < c->run_count; i++) {
+    for (size_t i = 0; i < c->made_count; i++) {
+        const struct tw_isolate_made *m = &c->made[i];
+        bool alike = memcmp(&m->pinned, pinned, sizeof *pinned) == 0;
+        const struct twin_run *other = alike ? tw_isolate_find(c, m->handle) : NULL;
         struct twin_verdict *v = NULL;
-        if (c->runs[i].world != world || tw_isolate_compare_pair(c, c->runs[i].run, r, &v, NULL) != 0)
+        if (!other || tw_isolate_compare_pair(c, other, r, &v, NULL) != 0)
             continue;
         bool differ = tw_isolate_parted(c, v);
         twin_verdict_free(v);
         if (!differ)
-            return c->runs[i].handle;
+            return m->handle;
     }
     return 0;
 }
@@ -182,8 +200,12 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
 {
     struct twin_verdict *v = NULL;
     int rc = tw_isolate_compare_pair(c, reference, r, &v, err);
-    if (rc != 0)
+    if (rc == 0)
+        rc = tw_isolate_clock(c, q, reference, r, &v, err);
+    if (rc != 0) {
+        twin_verdict_free(v);
         return rc;
+    }
     const struct twin_finding *f = v->first;
     out->blind = v->outcome == TWIN_INCONCLUSIVE && v->unjudged;
     out->parted = tw_isolate_parted(c, v);
@@ -196,8 +218,10 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
         out->layer = twin_search_layer("artifact");
         out->steps = 1;
     }
-    if (out->parted && !c->args.a) /* of two commands only A's first run is the measure */
-        out->agrees = agreeing(c, world_digest(c, q), r);
+    if (out->parted && !c->args.a) { /* of two commands only A's first run is the measure */
+        struct twin_search_set pinned = tw_isolate_pinned(c, q);
+        out->agrees = agreeing(c, &pinned, r);
+    }
     if (q->purpose == TWIN_FOR_BASELINE)
         note_common(c, reference, r, cut, &out->same);
     note_unseen(c, v);
@@ -227,6 +251,25 @@ static void learn_effects(struct tw_isolate *c, const struct twin_world *w, cons
                 e[s].text = NULL;
             }
     twin_world_effects_free(e, w->count);
+}
+
+void tw_isolate_recall(struct tw_isolate *c)
+{
+    for (size_t i = 0; i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
+        const struct twin_run *r = m ? tw_isolate_find(c, m->handle) : NULL;
+        struct twin_world w;
+        if (!r || tw_isolate_world(c, &m->pinned, &w) != 0)
+            continue;
+        if (m->whole && e->result.status == TWIN_ENDED_WELL && (c->arms || e->purpose == TWIN_FOR_BASELINE))
+            c->natural_s = fmax(c->natural_s, r->wall_s);
+        if (c->arms)
+            tw_isolate_arms_learn(c, NULL, r, NULL);
+        else
+            learn_effects(c, &w, r);
+        tw_free(w.setting);
+    }
 }
 
 /* ---- one run */
@@ -264,6 +307,25 @@ static struct tw_watch watch_for(const struct tw_isolate *c, const struct twin_s
     return w;
 }
 
+struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label, struct tw_watch *watch)
+{
+    return (struct twin_launch_options){
+        .argv = c->argv,
+        .home = c->home,
+        .label = label,
+        .level = c->level,
+        .agents = true,
+        .max_steps = (uint32_t)c->args.steps,
+        .window_last = UINT32_MAX,
+        .fresh_dir = c->args.fresh_dir,
+        .stdin_spool = c->spool,
+        .data = c->data.item,
+        .data_count = c->data.count,
+        .on_tick = tw_watch_tick,
+        .user = watch,
+    };
+}
+
 /* Starts the run: waits for its end, or, with workers, leaves that to them. */
 /* The command of a run. With --through references are runs of A, and what is compared with them runs of B. */
 static char *const *command_of(struct tw_isolate *c, const struct twin_search_request *q)
@@ -278,20 +340,7 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
 {
     char *mix[4], *const *argv = c->arms ? mix : command_of(c, q);
     struct twin_world_plan p = {.cpu = -1};
-    struct twin_launch_options o = {
-        .home = c->home,
-        .label = twin_search_purpose_name(q->purpose),
-        .level = c->level,
-        .agents = true,
-        .max_steps = (uint32_t)c->args.steps,
-        .window_last = UINT32_MAX,
-        .fresh_dir = c->args.fresh_dir,
-        .stdin_spool = c->spool,
-        .data = c->data.item,
-        .data_count = c->data.count,
-        .on_tick = tw_watch_tick,
-        .user = &m->watch,
-    };
+    struct twin_launch_options o = tw_isolate_launch_options(c, twin_search_purpose_name(q->purpose), &m->watch);
     int rc = c->arms ? tw_isolate_arms_command(c, q, mix, err) : 0;
     if (rc == 0)
         rc = twin_world_plan(&m->world, argv, &p, err);
@@ -352,7 +401,7 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
 {
     struct twin_run *r = m->run;
     int rc = 0;
-    *out = (struct twin_search_result){.status = status_of(r, &m->watch), .layer = -1, .handle = handle_of(r)};
+    *out = (struct twin_search_result){.status = status_of(r, &m->watch), .layer = -1, .handle = tw_isolate_handle(r)};
     if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !m->watch.stopped_parted && out->status == TWIN_ENDED_WELL)
         c->natural_s = fmax(c->natural_s, r->wall_s);
     if (c->arms)
@@ -373,7 +422,7 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
     if (rc == 0)
         say_run(c, q, r, out);
     if (rc == 0)
-        rc = keep(c, r, world_digest(c, q));
+        rc = tw_isolate_keep(c, r);
     if (rc == 0)
         m->run = NULL;
     return rc;

@@ -23,7 +23,8 @@ enum { SHOWN = 6, SENTENCES = 2, SLOWER = 100, AT_LEAST_S = 60 };
 static const char *audited(const struct twin_factor *f)
 {
     static const char *const rows[][2] = {{"entropy", "entropy"}, {"clock", "clock"}, {"dir-order", "directory"},
-                                           {"tensor-hash", "tensor-hash"}, {"seed.torch", "torch-draws"}};
+                                           {"tensor-hash", "tensor-hash"}, {"seed.torch", "torch-draws"},
+                                           {"seed.numpy", "numpy-seeds"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i][0], f->id) == 0)
             return rows[i][1];
@@ -63,10 +64,12 @@ static char *source_line(const struct twin_run *r, const char *frame, size_t mod
     return line;
 }
 
-/* "3x getrandom < seed_all+0x1c (job) < job+0x11d3 < ...": the innermost frame of a program of the run, not of a library. */
+/* "3x getrandom in another thread < seed_all+0x1c (job) < job+0x11d3 < ...": the innermost frame of a program of the run, not of a library. */
 static char *from_stack(const struct twin_run *r, const char *text)
 {
     unsigned long long calls = strtoull(text, NULL, 10);
+    const char *end = strstr(text, " < "), *thread = end ? memmem(text, (size_t)(end - text), " in ", 4) : NULL;
+    int thread_bytes = thread ? (int)(end - thread) : 0;
     for (const char *frame = strstr(text, " < "); frame; frame = strstr(frame, " < ")) {
         frame += 3;
         size_t n = strcspn(frame, "<"), module = strcspn(frame, "+ "), name = module;
@@ -75,8 +78,9 @@ static char *from_stack(const struct twin_run *r, const char *text)
         size_t in_bytes = open ? strcspn(in, ")") : module;
         char *path = tw_starts(in, "python") ? NULL : program_path(r, in, in_bytes), *line = path && !open ? source_line(r, frame, module, n) : NULL, *result = NULL;
         if (path)
-            result = line ? tw_printf("%s, %llu call%s", line, calls, calls == 1 ? "" : "s")
-                          : tw_printf("%.*s%s of %.*s, %llu call%s", open ? (int)name : (int)n, frame, open ? "()" : "", (int)in_bytes, in, calls, calls == 1 ? "" : "s");
+            result = line ? tw_printf("%s, %llu call%s%.*s", line, calls, calls == 1 ? "" : "s", thread_bytes, thread ? thread : "")
+                          : tw_printf("%.*s%s of %.*s, %llu call%s%.*s", open ? (int)name : (int)n, frame, open ? "()" : "", (int)in_bytes, in, calls,
+                                      calls == 1 ? "" : "s", thread_bytes, thread ? thread : "");
         tw_free(path);
         tw_free(line);
         if (result)
@@ -127,15 +131,21 @@ static void say_left_out(struct tw_isolate_consumers *x, size_t agreed)
                                   agreed == 1 ? "it" : "they"));
 }
 
-/* "train.py:12 | 3@1795349337000 | seed = os.urandom(4)": calls, and when it first asked. */
+/* "train.py:12 | 3@1795349337000 in thread loader | seed = os.urandom(4)": calls, when it first asked, in which threads beside the main one. */
 static bool asking_parse(const char *text, struct tw_asking *out)
 {
     const char *calls = strstr(text, " | "), *source = calls ? strstr(calls + 3, " | ") : NULL;
     if (source)
-        *out = (struct tw_asking){text, source + 3, (size_t)(calls - text), strtoull(calls + 3, NULL, 10), 0, TWIN_LINE_NOT_TRIED};
+        *out = (struct tw_asking){.where = text, .source = source + 3, .where_bytes = (size_t)(calls - text),
+                                  .calls = strtoull(calls + 3, NULL, 10), .answer = TWIN_LINE_NOT_TRIED};
     const char *at = source ? memchr(calls, '@', (size_t)(source - calls)) : NULL;
+    char *end = NULL;
     if (at)
-        out->first_ns = strtoull(at + 1, NULL, 10);
+        out->first_ns = strtoull(at + 1, &end, 10);
+    if (at && tw_starts(end, " in thread")) {
+        out->threads = end;
+        out->threads_bytes = (size_t)(source - end);
+    }
     return source;
 }
 
@@ -165,6 +175,8 @@ static size_t python_lines(const struct twin_said_line *line, size_t count, cons
             continue;
         }
         all[k].calls += a.calls;
+        all[k].mixed |= a.threads_bytes != all[k].threads_bytes ||
+                        (a.threads_bytes && memcmp(a.threads, all[k].threads, a.threads_bytes) != 0);
         if (a.first_ns < all[k].first_ns)
             all[k].first_ns = a.first_ns;
     }
@@ -178,6 +190,14 @@ static const char *answer_words(enum twin_line_answer a)
     return a == TWIN_LINE_DIVERGES ? "   (a run diverged in which this line alone got other values)" : "";
 }
 
+/* " in thread loader"; "": in the main thread. */
+static char *in_threads(const struct tw_asking *a)
+{
+    if (a->mixed)
+        return tw_strdup(" in several threads");
+    return tw_printf("%.*s", (int)a->threads_bytes, a->threads ? a->threads : "");
+}
+
 /* Lines that were shown to matter stand alone, and those that made no difference are counted. Returns their number. */
 static size_t add_lines(const struct tw_asking *line, size_t count, struct tw_isolate_consumers *x)
 {
@@ -189,8 +209,10 @@ static size_t add_lines(const struct tw_asking *line, size_t count, struct tw_is
             agreed++;
             continue;
         }
-        add(x, tw_printf("%.*s, %llu call%s: %s%s", (int)a->where_bytes, a->where, a->calls, a->calls == 1 ? "" : "s", a->source,
-                         answer_words(a->answer)));
+        char *threads = in_threads(a);
+        add(x, tw_printf("%.*s, %llu call%s%s: %s%s", (int)a->where_bytes, a->where, a->calls, a->calls == 1 ? "" : "s", threads ? threads : "",
+                         a->source, answer_words(a->answer)));
+        tw_free(threads);
     }
     return agreed;
 }
@@ -224,8 +246,8 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
 static void ask(struct tw_isolate *c, const struct twin_search_report *report, const struct twin_factor *f, const char *word)
 {
     struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1, sizeof *grown), *x;
-    /* Hashes, draws of torch's generator and what no pin reaches are noted in Python alone; the rest the libc agent counts. */
-    bool counted = f && strcmp(word, "tensor-hash") != 0 && strcmp(word, "torch-draws") != 0;
+    /* Hashes, draws of torch's generator, seeds of NumPy's and what no pin reaches are noted in Python alone; the rest the libc agent counts. */
+    bool counted = f && strcmp(word, "tensor-hash") != 0 && strcmp(word, "torch-draws") != 0 && strcmp(word, "numpy-seeds") != 0;
     char *factors = tw_printf("TWINRUN_FACTORS=%s%s", counted ? word : "", counted ? "=audit" : "");
     char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
     struct tw_watch watch = {.title = "who asks for it ", .expected_s = c->natural_s,
@@ -236,10 +258,9 @@ static void ask(struct tw_isolate *c, const struct twin_search_report *report, c
         x = &grown[c->consumer_count++];
         *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN + SENTENCES, sizeof *x->text)};
         char *env[] = {factors, who, NULL};
-        struct twin_launch_options o = {
-            .argv = c->argv, .home = c->home, .label = "consumers", .level = TWIN_LEVEL_STEPS, .agents = true, .max_steps = (uint32_t)c->args.steps,
-            .window_last = UINT32_MAX, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool, .data = c->data.item, .data_count = c->data.count, .env = env, .on_tick = tw_watch_tick, .user = &watch,
-        };
+        struct twin_launch_options o = tw_isolate_launch_options(c, "consumers", &watch);
+        o.level = TWIN_LEVEL_STEPS;
+        o.env = env;
         if (twin_provenance_launch(&o, &r, NULL) == 0)
             read_consumers(c, report, r, word, x);
         watch.title = NULL;

@@ -10,6 +10,7 @@
 #include "base.h"
 #include "json_load.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <jansson.h>
 #include <math.h>
@@ -294,9 +295,10 @@ int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run
         why = nan ? "its last loss is NaN or infinite: this run diverged, and no test of the others' values says so" : "no loss was recorded with its value (level tensors does)";
     else if (m->metric == TW_METRIC_PRINTED && isnan(value = last_printed(r, m->text + strlen("printed:"))))
         why = "it printed no such number";
-    if (!why && isfinite(value))
+    assert(why || isfinite(value)); /* JSON has no other numbers, and what is read from a job was looked at */
+    if (!why)
         return add(s, value, r, err);
-    int rc = leave_out(s, r, why ? why : "not a finite number");
+    int rc = leave_out(s, r, why);
     twin_run_free(r);
     return rc ? twin_error_set(err, TWIN_ENOMEM, "no memory") : 0;
 }

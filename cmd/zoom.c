@@ -62,17 +62,14 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
     const struct twin_finding *f = v->first;
     *why = NULL;
     bool set = f && is_set_by_the_job(f);
-    if (!f || f->type > TWIN_FINDING_ORDER || !is_computed(f->phase) || set)
+    bool handed = f && f->phase == TWIN_PHASE_DATA && f->kind == TWIN_KIND_IN; /* to a module, by lines that computed it */
+    if (!f || f->type > TWIN_FINDING_ORDER || !(is_computed(f->phase) || handed) || set)
         return false;
     if (!uses_torch(a)) {
         *why = "single operations are seen in PyTorch jobs only";
         return false;
     }
-    if (several_trainers(v)) {
-        *why = "an arm that trains in several processes cannot be rerun up to a step of the later ones";
-        return false;
-    }
-    return true;
+    return !several_trainers(v);
 }
 
 bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why)

@@ -129,6 +129,8 @@ static void open_writer(void)
 struct twin_writer *tw_agent_open_slow(void)
 {
     int state = atomic_load_explicit(&tw_agent_state, memory_order_acquire);
+    if (state == TW_STATE_OPEN && atomic_load_explicit(tw_agent_mine, memory_order_relaxed))
+        return tw_agent_writer; /* another thread has opened it since the caller looked */
     if (state == TW_STATE_OPEN) {
         /* The mark is gone though no fork handler ran: a raw clone. Its copy of the writer cannot be trusted. */
         atomic_store_explicit(&tw_agent_state, TW_STATE_OFF, memory_order_release);

@@ -43,8 +43,17 @@ struct tw_agent_item {
     uint16_t dtype, ndim;    /* enum twin_dtype */
     uint64_t link;           /* out: the record's link */
 };
-/* SKETCH counts only in steps that tw_agent_sketch_every asks for. DIGESTED: `data` points to the digest, found before. */
-enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2, TW_ITEM_DIGESTED = 4 };
+/* SKETCH counts only in steps that tw_agent_sketch_every asks for. DIGESTED: `data` points to the digest, found before.
+ * DEVICE: `data` is in the memory of the current CUDA context's GPU (see tw_agent_device), contiguous. */
+enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2, TW_ITEM_DIGESTED = 4, TW_ITEM_DEVICE = 8 };
+/* The calling thread's items with TW_ITEM_DEVICE come after the work that this CUDA stream (a CUstream, 0: the default one) holds.
+ * 1 when the current context's GPU can make fingerprints, 0 when such items must be copied to the host by the caller.
+ * Records of such items wait for the stream: without the interpreter lock, which another thread may need to get it done. */
+int tw_agent_device(uint64_t stream);
+/* Between gather(1) and gather(0) the calling thread's arrays with a TW_ITEM_DEVICE among them are kept, and then looked at and
+ * recorded all at once, so that the stream is waited for once. What they point to must stay as it is until then. Order among
+ * records is kept: an array that lies in the host's memory sends off what was gathered first. No links are given. */
+void tw_agent_gather(int on);
 /* Digests and records n tensors on the calling thread. Time spent is added to the observer's account. Returns n, or 0 when off.
  * consumed/consumed_count: links stored with every item (may be NULL/0). */
 size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count);
@@ -67,7 +76,10 @@ void tw_agent_quiet_alerts(int how);
 size_t tw_agent_alerts(char *text, size_t bytes);
 /* From now on pinned factors answer the calling thread with other values than the pin's, until it is switched off again. */
 void tw_agent_factor_other(int on);
-uint64_t tw_agent_factor_calls(int f); /* calls of enum tw_factor so far in this process, where it is armed; else 0 */
+/* Calls of enum tw_factor so far in this process, where it is armed; else 0. here: by the calling thread alone (no malloc, no schedule). */
+uint64_t tw_agent_factor_calls(int f, int here);
+/* Copies text with every secret in it replaced; returns the length. What a job's own words go through before they are written. */
+size_t tw_agent_masked(const char *text, size_t bytes, char *out, size_t room);
 /* tw_agent_quick_digest of n regions at once: regions[2i] is an address, regions[2i + 1] a size in bytes, out[i] the digest. */
 void tw_agent_quick_digests(const uint64_t *regions, size_t n, uint64_t *out);
 

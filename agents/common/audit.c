@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who consumed: a table of (function, call stack), bounded, with counts. Stacks come from glibc's backtrace(), which unwinds
+ * Who consumed: a table of (function, thread, call stack), bounded, with counts. Stacks come from glibc's backtrace(), which unwinds
  * code without frame pointers and loads libgcc_s once; so it is used in audit mode only. A stack is named when it is first
  * seen: by the end its library may be gone.
  */
@@ -25,6 +25,7 @@ struct entry {
     _Atomic(void *) stack[DEPTH];
     _Atomic int depth;
     _Atomic int factor;
+    _Atomic bool in_thread; /* not in the process's first one */
     _Atomic uint64_t calls;
     char text[TEXT_BYTES];
 };
@@ -55,7 +56,7 @@ static int name_frame(char *out, size_t room, void *address)
 /* "what < caller < its caller ...", as many as there is room for. */
 static void name_stack(struct entry *e)
 {
-    int n = snprintf(e->text, sizeof e->text, "%s", e->what);
+    int n = snprintf(e->text, sizeof e->text, "%s%s", e->what, e->in_thread ? " in another thread" : "");
     for (int i = 0; i < e->depth && n > 0 && n < TEXT_BYTES; i++) {
         char frame[200];
         if (name_frame(frame, sizeof frame, e->stack[i]) < 0)
@@ -85,7 +86,8 @@ static int walk(void **stack)
 
 static bool same_stack(const struct entry *e, void *const *stack, int depth)
 {
-    bool same = atomic_load_explicit(&e->depth, memory_order_relaxed) == depth;
+    bool same = atomic_load_explicit(&e->depth, memory_order_relaxed) == depth &&
+                atomic_load_explicit(&e->in_thread, memory_order_relaxed) == tw_stream_in_thread();
     for (int i = 0; same && i < depth; i++)
         same = atomic_load_explicit(&e->stack[i], memory_order_relaxed) == stack[i];
     return same;
@@ -114,6 +116,7 @@ static struct entry *add(enum tw_factor f, const char *what, void *const *stack,
         e->what = what;
         atomic_store_explicit(&e->factor, (int)f, memory_order_relaxed);
         atomic_store_explicit(&e->depth, depth, memory_order_relaxed);
+        atomic_store_explicit(&e->in_thread, tw_stream_in_thread(), memory_order_relaxed);
         for (int i = 0; i < depth; i++)
             atomic_store_explicit(&e->stack[i], stack[i], memory_order_relaxed);
         name_stack(e);

@@ -188,8 +188,13 @@ static void say_first(enum tw_factor f)
     tw_guard_leave(&g);
 }
 
+/* Of the calling thread. What several threads ask for at one moment is told apart by these. */
+static _Thread_local uint64_t calls_here[TW_DIRECTORY + 1] __attribute__((tls_model("initial-exec")));
+
 void tw_factor_count(enum tw_factor f)
 {
+    if (f <= TW_DIRECTORY)
+        calls_here[f]++;
     if (__builtin_expect(atomic_fetch_add_explicit(&tw_factors[f].calls, 1, memory_order_relaxed) == 0, 0))
         say_first(f);
 }
@@ -208,8 +213,10 @@ bool tw_factor_take(enum tw_factor f, const char *what)
     return false;
 }
 
-uint64_t tw_agent_factor_calls(int f)
+uint64_t tw_agent_factor_calls(int f, int here)
 {
+    if (here)
+        return f >= 0 && f <= TW_DIRECTORY ? calls_here[f] : 0;
     return f >= 0 && f < TW_FACTORS ? atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed) : 0;
 }
 
@@ -288,6 +295,7 @@ void tw_factors_child_after_fork(void)
     told = false;
     for (int f = 0; f < TW_FACTORS; f++)
         atomic_store_explicit(&tw_factors[f].calls, 0, memory_order_relaxed);
+    memset(calls_here, 0, sizeof calls_here);
     tw_audit_forget();
     tw_watch_forget();
     tw_schedule_forget();

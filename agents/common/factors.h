@@ -71,6 +71,7 @@ uint64_t tw_stream_id(void);                     /* of the calling thread */
 uint64_t *tw_stream_clock(void);                 /* the calling thread's */
 struct tw_stream_seed tw_stream_derive(void);    /* of the next thread or child of the calling thread */
 void tw_stream_adopt(struct tw_stream_seed seed); /* at the start of a new thread */
+bool tw_stream_in_thread(void);                   /* not the process's first one; asks nobody */
 
 /* A child that starts another program learns its stream from TWINRUN_STREAM. */
 enum { TW_STREAM_ENTRY_BYTES = 64 };

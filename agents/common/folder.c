@@ -78,6 +78,12 @@ void tw_folder_forget(void)
         memcpy(argv_line + FORKED_BYTES - 3, "...", 4);
 }
 
+size_t tw_agent_masked(const char *text, size_t bytes, char *out, size_t room)
+{
+    int pending = TW_SECRET_NONE;
+    return tw_secret_mask(&pending, text, bytes, out, room);
+}
+
 bool tw_folder_announce(int kind)
 {
     char line[LINE_BYTES];
@@ -116,6 +122,14 @@ void tw_folder_factor(const char *key, const char *value)
             line[i] = '?';
     line[bytes++] = '\n';
     append_line("factors", line, bytes);
+}
+
+void tw_folder_written(uint64_t bytes_before, const char *path)
+{
+    char line[TW_WRITTEN_PATH_BYTES + 32];
+    int n = snprintf(line, sizeof line, "%llu\t%s\n", (unsigned long long)bytes_before, path);
+    if (n > 0 && (size_t)n < sizeof line)
+        append_line("written", line, (size_t)n);
 }
 
 static void fill_slot(struct slot *s, enum tw_progress_state state)

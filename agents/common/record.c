@@ -2,6 +2,7 @@
 /* Records: digest on the calling thread, then push. Whatever comes in, nothing here fails visibly. */
 #include "crew.h"
 #include "state.h"
+#include "agents/cuda/device.h"
 
 #include <string.h>
 #include "src/base/base.h"
@@ -178,6 +179,80 @@ static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *it
     return twin_writer_record(w, &o);
 }
 
+/* ---- tensors in a GPU's memory: all of a call at once */
+
+static __thread void *device_stream __attribute__((tls_model("initial-exec")));
+
+int tw_agent_device(uint64_t stream)
+{
+    int before = errno;
+    device_stream = (void *)(uintptr_t)stream;
+    bool ready = tw_device_ready();
+    errno = before;
+    return ready;
+}
+
+static bool on_device(const struct tw_agent_item *item)
+{
+    return item->flags & TW_ITEM_DEVICE && !(item->flags & TW_ITEM_DIGESTED) && !(item->flags >> 8 & TWIN_REC_UNOBSERVED);
+}
+
+static size_t count_on_device(const struct tw_agent_item *items, size_t n)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += on_device(&items[i]);
+    return found;
+}
+
+struct device_batch {
+    struct tw_device_tensor *tensors;
+    struct tw_device_found *found; /* NULL: could not be read */
+    size_t n, next;
+};
+
+static void device_free(struct device_batch *b)
+{
+    tw_free(b->tensors);
+    tw_free(b->found);
+}
+
+/* Looks at those items that lie on the device. */
+static struct device_batch device_look(const struct tw_agent_item *items, size_t n, bool stats, bool sketch_step)
+{
+    struct device_batch b = {.n = count_on_device(items, n)};
+    if (b.n == 0)
+        return b;
+    b.tensors = tw_calloc(b.n, sizeof *b.tensors);
+    b.found = b.tensors ? tw_calloc(b.n, sizeof *b.found) : NULL;
+    for (size_t i = 0, at = 0; b.found && i < n; i++) {
+        if (!on_device(&items[i]))
+            continue;
+        struct found f;
+        want(&f, &items[i], sketch_step);
+        b.tensors[at++] = (struct tw_device_tensor){
+            .data = items[i].data, .count = items[i].count, .global_offset = items[i].global_offset,
+            .dtype = (enum twin_dtype)items[i].dtype, .want_stats = stats && f.want_stats, .want_sketch = f.want_sketch};
+    }
+    if (b.found && !tw_device_look(b.tensors, b.n, device_stream, b.found)) {
+        tw_free(b.found);
+        b.found = NULL;
+    }
+    return b;
+}
+
+/* The batch's next item, as if look() had been at it. */
+static void device_take(struct device_batch *b, struct found *f)
+{
+    f->failed = !b->found;
+    if (b->found) {
+        f->digest = b->found[b->next].digest;
+        f->stats = b->found[b->next].stats;
+        f->sketch = b->found[b->next].sketch;
+    }
+    b->next++;
+}
+
 /* ---- long arrays: digests by several threads, records in order by the caller */
 
 #define LONG_BYTES ((size_t)1 << 20)   /* below that waking a thread costs more than it saves */
@@ -275,6 +350,76 @@ void tw_record_forget(void)
 {
     atomic_flag_clear(&batch_taken);
     tw_crew_forget();
+    tw_device_forget();
+}
+
+static void record_all(struct twin_writer *w, struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count)
+{
+    uint64_t t0 = tw_monotonic_ns();
+    uint32_t every = tw_agent_config.sketch_every;
+    bool sketch_step = every && twin_writer_step(w) % every == 0;
+    uint32_t links = !consumed ? 0 : consumed_count < TWIN_MAX_LINKS ? (uint32_t)consumed_count : TWIN_MAX_LINKS;
+    struct device_batch there = device_look(items, n, true, sketch_step);
+    if (there.n || !record_long(w, items, n, sketch_step, consumed, links))
+        for (size_t i = 0; i < n; i++) {
+            struct found f;
+            want(&f, &items[i], sketch_step);
+            if (on_device(&items[i]))
+                device_take(&there, &f);
+            else
+                look(&f, &items[i]);
+            items[i].link = record_one(w, &items[i], &f, consumed, links);
+        }
+    device_free(&there);
+    twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
+}
+
+/* ---- gathering: what this thread records of a GPU's memory, kept until it is looked at all at once */
+
+static __thread struct gathered {
+    bool on;
+    struct tw_agent_item *items;
+    size_t n, room;
+} gathered __attribute__((tls_model("initial-exec")));
+
+static void record_gathered(struct twin_writer *w)
+{
+    struct gathered g = gathered;
+    gathered.items = NULL;
+    gathered.n = gathered.room = 0;
+    if (g.n)
+        record_all(w, g.items, g.n, NULL, 0);
+    tw_free(g.items);
+}
+
+static bool gather(const struct tw_agent_item *items, size_t n)
+{
+    struct gathered *g = &gathered;
+    if (g->n + n > g->room) {
+        size_t room = 2 * (g->n + n);
+        struct tw_agent_item *more = tw_realloc(g->items, room * sizeof *more);
+        if (!more)
+            return false;
+        g->items = more;
+        g->room = room;
+    }
+    memcpy(g->items + g->n, items, n * sizeof *items);
+    g->n += n;
+    return true;
+}
+
+void tw_agent_gather(int on)
+{
+    struct tw_guard g;
+    gathered.on = on;
+    struct twin_writer *w = gathered.n ? enter(&g) : NULL;
+    if (w) {
+        record_gathered(w);
+        tw_guard_leave(&g);
+    } else { /* switched off meanwhile */
+        tw_free(gathered.items);
+        gathered = (struct gathered){.on = on};
+    }
 }
 
 size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count)
@@ -283,18 +428,10 @@ size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *c
     struct twin_writer *w = items && n ? enter(&g) : NULL;
     if (!w)
         return 0;
-    uint64_t t0 = tw_monotonic_ns();
-    uint32_t every = tw_agent_config.sketch_every;
-    bool sketch_step = every && twin_writer_step(w) % every == 0;
-    uint32_t links = !consumed ? 0 : consumed_count < TWIN_MAX_LINKS ? (uint32_t)consumed_count : TWIN_MAX_LINKS;
-    if (!record_long(w, items, n, sketch_step, consumed, links))
-        for (size_t i = 0; i < n; i++) {
-            struct found f;
-            want(&f, &items[i], sketch_step);
-            look(&f, &items[i]);
-            items[i].link = record_one(w, &items[i], &f, consumed, links);
-        }
-    twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
+    if (!gathered.on || consumed_count || !count_on_device(items, n) || !gather(items, n)) {
+        record_gathered(w);
+        record_all(w, items, n, consumed, consumed_count);
+    }
     tw_guard_leave(&g);
     return n;
 }
@@ -304,14 +441,19 @@ void tw_agent_digests(const struct tw_agent_item *items, size_t n, struct twin_d
     struct tw_guard g;
     if (!items || !out || !n || !enter(&g))
         return;
+    struct device_batch there = device_look(items, n, false, false);
     for (size_t i = 0; i < n; i++) {
         struct found f = {0};
         struct tw_agent_item item = items[i];
         item.flags &= ~(uint32_t)(TW_ITEM_STATS | TW_ITEM_SKETCH);
         want(&f, &item, false);
-        look(&f, &item);
+        if (on_device(&item))
+            device_take(&there, &f);
+        else
+            look(&f, &item);
         out[i] = f.digest;
     }
+    device_free(&there);
     tw_guard_leave(&g);
 }
 
@@ -321,6 +463,7 @@ uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_
     struct twin_writer *w = data || !bytes ? enter(&g) : NULL;
     if (!w)
         return 0;
+    record_gathered(w);
     uint64_t t0 = tw_monotonic_ns();
     int64_t shape = (int64_t)bytes;
     struct tw_agent_item item = {.data = data, .count = bytes, .series = series, .flags = flags, .dtype = TWIN_BYTES, .ndim = 1,

@@ -96,6 +96,10 @@ bool tw_folder_announce(int kind);                        /* appends to `process
 void tw_folder_fault(const char *what, const char *why);  /* appends to `faults`: why the agent went off */
 /* Appends to `factors`: what was pinned, shaken or audited here. */
 void tw_folder_factor(const char *key, const char *value);
+/* Appends to `written`: a file opened for writing, and its size before (0: not known). An empty
+ * path stands for one that cannot be told in a line: it is too long, or a line ends in it. */
+enum { TW_WRITTEN_PATH_BYTES = 1024 };
+void tw_folder_written(uint64_t bytes_before, const char *path);
 void tw_world_report(bool begins);                        /* world.c: variables, libraries, versions of a trainer; without locks of ours */
 void tw_progress_claim(void);                             /* takes a slot */
 void tw_progress_forget(void);                            /* in a forked child: the slot is the parent's */

@@ -156,6 +156,11 @@ void tw_stream_adopt(struct tw_stream_seed seed)
     self.clock_ns = seed.clock_ns;
 }
 
+bool tw_stream_in_thread(void)
+{
+    return self.id && self.id != atomic_load(&process_id);
+}
+
 void tw_stream_before_fork(void)
 {
     for_child = tw_stream_derive();

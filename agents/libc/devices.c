@@ -134,52 +134,52 @@ int open(const char *path, int flags, ...)
 {
     MODE_OF(mode, flags)
     int fd = instead("open", path, flags);
-    return fd >= 0 ? fd : real_open()(path, flags, mode);
+    return fd >= 0 ? fd : tw_written(real_open()(path, flags, mode), flags, path);
 }
 
 int open64(const char *path, int flags, ...)
 {
     MODE_OF(mode, flags)
     int fd = instead("open", path, flags);
-    return fd >= 0 ? fd : real_open64()(path, flags, mode);
+    return fd >= 0 ? fd : tw_written(real_open64()(path, flags, mode), flags, path);
 }
 
 int openat(int at, const char *path, int flags, ...)
 {
     MODE_OF(mode, flags)
     int fd = instead("openat", path, flags);
-    return fd >= 0 ? fd : real_openat()(at, path, flags, mode);
+    return fd >= 0 ? fd : tw_written(real_openat()(at, path, flags, mode), flags, path);
 }
 
 int openat64(int at, const char *path, int flags, ...)
 {
     MODE_OF(mode, flags)
     int fd = instead("openat", path, flags);
-    return fd >= 0 ? fd : real_openat64()(at, path, flags, mode);
+    return fd >= 0 ? fd : tw_written(real_openat64()(at, path, flags, mode), flags, path);
 }
 
 int __open_2(const char *path, int flags)
 {
     int fd = instead("open", path, flags);
-    return fd >= 0 ? fd : real___open_2()(path, flags);
+    return fd >= 0 ? fd : tw_written(real___open_2()(path, flags), flags, path);
 }
 
 int __open64_2(const char *path, int flags)
 {
     int fd = instead("open", path, flags);
-    return fd >= 0 ? fd : real___open64_2()(path, flags);
+    return fd >= 0 ? fd : tw_written(real___open64_2()(path, flags), flags, path);
 }
 
 int __openat_2(int at, const char *path, int flags)
 {
     int fd = instead("openat", path, flags);
-    return fd >= 0 ? fd : real___openat_2()(at, path, flags);
+    return fd >= 0 ? fd : tw_written(real___openat_2()(at, path, flags), flags, path);
 }
 
 int __openat64_2(int at, const char *path, int flags)
 {
     int fd = instead("openat", path, flags);
-    return fd >= 0 ? fd : real___openat64_2()(at, path, flags);
+    return fd >= 0 ? fd : tw_written(real___openat64_2()(at, path, flags), flags, path);
 }
 
 static FILE *stream_instead(const char *path, const char *mode)
@@ -196,13 +196,13 @@ static FILE *stream_instead(const char *path, const char *mode)
 FILE *fopen(const char *path, const char *mode)
 {
     FILE *f = stream_instead(path, mode);
-    return f ? f : real_fopen()(path, mode);
+    return f ? f : tw_written_stream(real_fopen()(path, mode), mode, path);
 }
 
 FILE *fopen64(const char *path, const char *mode)
 {
     FILE *f = stream_instead(path, mode);
-    return f ? f : real_fopen64()(path, mode);
+    return f ? f : tw_written_stream(real_fopen64()(path, mode), mode, path);
 }
 
 /* ---- reading on where our file ends */

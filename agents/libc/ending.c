@@ -202,11 +202,18 @@ bool tw_sandbox_begins(long number, const long a[6])
         begins = a[0] <= SET_MODE_FILTER;
     if (begins)
         before_exec();
+#ifdef TW_LIBC_HOOKS
+    if (begins)
+        tw_written_confined(true);
+#endif
     return begins;
 }
 
 void tw_sandbox_failed(void)
 {
+#ifdef TW_LIBC_HOOKS
+    tw_written_confined(false);
+#endif
     exec_failed(-1, false);
 }
 

@@ -8,6 +8,9 @@
  * A process of a run finds all originals in its constructor, because a hook may be called from a signal handler later; any
  * other process finds each at its first call.
  */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include "agents/common/factors.h"
 #include "agents/common/lookup.h"
@@ -27,6 +30,26 @@ void tw_threads_resolve(void);
 /* /dev/random and /dev/urandom (devices.c). */
 int tw_device_fd(int flags);         /* a descriptor that reads as the thread's stream; -1: none to be had */
 bool tw_device_is(const char *path); /* is it one of the two? */
+
+/* A file that was opened for writing is told to the run folder; returns fd, or f. (written.c) */
+void tw_written_slow(int fd, int flags, const char *path);
+void tw_written_resolve(void);
+void tw_written_confined(bool yes); /* from here on nothing is asked of the kernel, or again */
+
+static inline int tw_written(int fd, int flags, const char *path)
+{
+    if (__builtin_expect((flags & O_ACCMODE) != O_RDONLY && fd >= 0, 0))
+        tw_written_slow(fd, flags, path);
+    return fd;
+}
+
+static inline FILE *tw_written_stream(FILE *f, const char *mode, const char *path)
+{
+    bool writes = mode && (mode[0] != 'r' || strchr(mode, '+'));
+    if (f && writes)
+        tw_written_slow(fileno(f), mode[0] == 'a' ? O_APPEND : 0, path);
+    return f;
+}
 
 /* The pinned wall clock of the calling thread, nanoseconds since 1970. peek: without moving on. (clock.c) */
 int64_t tw_clock_now(bool peek);

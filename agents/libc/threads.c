@@ -144,4 +144,5 @@ void tw_hooks_resolve(void)
     tw_deadline_resolve();
     tw_directory_resolve();
     tw_threads_resolve();
+    tw_written_resolve();
 }

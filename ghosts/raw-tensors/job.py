@@ -6,9 +6,9 @@ torch.manual_seed(23)
 torch.set_num_threads(2)
 table = torch.randn(256, 8, requires_grad=True)
 mix = torch.randn(8, 1, requires_grad=True)
-place = torch.randint(0, 256, (300_000,))
-target = (torch.sin(place / 40) + 0.1 * torch.randn(300_000)).unsqueeze(1)
-for step in range(20):
+place = torch.randint(0, 256, (900_000,))
+target = (torch.sin(place / 40) + 0.1 * torch.randn(900_000)).unsqueeze(1)
+for step in range(8):
     guess = torch.tanh(table[place]) @ mix  # ORIGIN
     loss = ((guess - target) ** 2).mean()
     loss.backward()
@@ -16,5 +16,5 @@ for step in range(20):
         for parameter in (table, mix):
             parameter -= 0.5 * parameter.grad
             parameter.grad = None
-    if step % 5 == 4:
+    if step % 4 == 3:
         print(f"step {step} loss {loss.item():.4f}")

@@ -112,6 +112,7 @@ struct twin_compare_options {
     const char *tolerance_file;            /* NULL = none */
     /* The clock experiment: two more runs of run 1's job, whose clocks ran faster (run.clock_factor). NULL: none. */
     const struct twin_run *faster[2];
+    size_t number;                         /* against a baseline: which of its runs this is, from 0, as claims name it */
     bool arms;                             /* commands differ: argv, printed command lines and run counts are not findings */
 };
 
@@ -197,6 +198,7 @@ struct twin_verdict {
     struct twin_gap_range *gaps; size_t gap_count;
     char **unseen; size_t unseen_count;    /* why not "same": what was not covered, by name */
     bool open_only;                        /* among these: nothing but numbers that may be times */
+    bool open_numbers;                     /* among these: numbers that may be times */
     bool unjudged;                         /* among these: text or files that do differ, neither as noise nor as numbers do */
     char **armed, **unarmed; size_t armed_count, unarmed_count;
     uint64_t lost_records;

@@ -3,8 +3,8 @@
 #define TWIN_CUDA_H
 /*
  * Exact and order-free sums of arrays in GPU memory: the same bits as <twin/exact.h> and <twin/reduce.h> give on the host.
- * Integer arithmetic only. Compiled with every build that finds nvcc; no GPU was to be had, so it has never been run
- * (docs/internals/allreduce.md): tests/kernels/cuda_test does it where there is one.
+ * Integer arithmetic only. Compiled with every build that finds nvcc. tests/kernels/cuda_test compares the bits where there
+ * is a GPU (docs/internals/allreduce.md).
  *
  * Pointers named d_ are to device memory, aligned for their elements. Work is put into `stream` (a cudaStream_t); calls return
  * at once unless they say otherwise. Errors: TWIN_EINVAL (arguments, as in <twin/reduce.h>), TWIN_EIO (what CUDA reports).

@@ -66,6 +66,8 @@ struct twin_world_plan {
     char **argv;                    /* the command after edits of user factors; NULL when unchanged */
 };
 int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_world_plan *out, struct twin_error *err);
+/* All clocks run `factor` times as fast since this second of the monotonic clock. TWIN_EINVAL where the plan sets the clock. */
+int twin_world_plan_faster(struct twin_world_plan *p, unsigned factor, uint64_t second, struct twin_error *err);
 /* Puts the plan into a launch. The options borrow from it. */
 void twin_world_plan_apply(const struct twin_world_plan *p, struct twin_launch_options *o);
 void twin_world_plan_free(struct twin_world_plan *p);

@@ -206,7 +206,7 @@ struct twin_search_report {
     uint64_t left, left_parted; /* isolated: fresh comparisons with all causes pinned, and those that parted nevertheless */
     uint32_t more;              /* isolated, not sufficient: clean runs that would show them sufficient */
     uint64_t seed;              /* as in the plan */
-    uint32_t confirmations;     /* made; the j-th had alpha / 2^j */
+    uint32_t confirmations;     /* made; the first had .58 alpha, the j-th .84 alpha / 2^j */
     char *arrangement;          /* of the last one, in the order of the runs: F free, P pinned; with several causes 1, 2, ... is the
                                    one that is free; a block ends with a blank. NULL: none was made */
     uint32_t last_parted;       /* number of the last natural run that parted; 0: none */
@@ -245,6 +245,12 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
 void twin_search_report_free(struct twin_search_report *r);
 /* What was found in words, several lines; malloc'ed (free), NULL when there is no memory. */
 char *twin_search_verdict_text(const struct twin_search_report *r, const struct twin_candidate *candidate);
+/* How a search ended that named no cause, as one sentence; "" when it did. The same way. */
+char *twin_search_end_text(const struct twin_search_report *r);
+/* "   only together with threads (alone: 4 of 4 runs diverged)": where several causes act, each was shown to be needed, and none to be
+ * enough. alone: runs in which this one alone was pinned. "" where it is the only one. The same way. */
+char *twin_search_together_text(const struct twin_search_report *r, const struct twin_candidate *candidate, size_t cause,
+                                struct twin_search_arm alone);
 /* The numbers behind it: baseline, contrasts, unit, bound; the same way. */
 char *twin_search_evidence_text(const struct twin_search_report *r, const struct twin_candidate *candidate);
 #endif

@@ -29,7 +29,7 @@ enum twin_kind {
     TWIN_KIND_NONE = 0,
     TWIN_KIND_BATCH = 1, TWIN_KIND_INDICES = 2, TWIN_KIND_STATE = 3, TWIN_KIND_WEIGHT = 4, TWIN_KIND_ACTIVATION = 5,
     TWIN_KIND_GRADIENT_LOCAL = 6,  /* before reduction across ranks */
-    TWIN_KIND_GRADIENT = 7,        /* as the optimizer consumes it */
+    TWIN_KIND_GRADIENT = 7,        /* as the backward left it, reduced; in phase optimizer: as written since */
     TWIN_KIND_MOMENT = 8, TWIN_KIND_LOSS = 9, TWIN_KIND_IN = 10, TWIN_KIND_OUT = 11, TWIN_KIND_MATCH = 12,
     TWIN_KIND_ORDER = 13, TWIN_KIND_FILE = 14, TWIN_KIND_LINE = 15,
     TWIN_KIND_VALUE = 16,          /* recorded by the user: twin_record, twinrun.record */

@@ -52,7 +52,7 @@ def _load():
         from ._agent import boot
 
         boot.package()
-        public = __import__(boot.PACKAGE + ".public", fromlist=["record"])
+        public = boot.own_import(boot.PACKAGE + ".public", "record")
         return public.record, public.step, public.push, public.pop
     except Exception:
         return _nothing

@@ -182,10 +182,14 @@ class World:
 
 
 class Search:
+    KINDS = ("search", "confirmation", "cause", "rate", "remaining", "last", "repeats", "pair")
+
     def __init__(self, verdict, claims, runs, recheck_pair):
         self.verdict, self.claims, self.runs, self.recheck_pair = verdict, claims, runs, recheck_pair
         self.c = self.only("confirmation")
-        self.arms = flag(self.c, "arms")
+        self.arms = flag(self.c, "arms")  # mixes of two commands
+        self.through = flag(self.c, "through")  # two commands under the same pins
+        need(not (self.arms and self.through), "mixes have no pins of their own")
         self.worlds = [World(w) for w in items(self.c, "worlds")]
         self.members = items(self.c, "members")
         need([w.kind for w in self.worlds] == list(range(len(self.members) + 1)), "a world is missing")
@@ -221,6 +225,8 @@ class Search:
         need(sorted(kinds + [free] * (free > 0)) == list(range(1, len(self.members) + 1)), "a member is no cause, and none is superfluous")
         need(flag(claim, "sufficient") == flag(remaining, "sufficient"), "the claims contradict each other")
         self.only("last")
+        rates = [c.get("factor") for c in self.claims if isinstance(c, dict) and c.get("claim") == "rate"]
+        need(sorted(map(str, rates)) == sorted(word(c, "factor") for c in causes), "not each cause has its rate")
         return "%d cause%s" % (len(causes), "" if len(causes) == 1 else "s")
 
     def blocks(self):
@@ -234,9 +240,10 @@ class Search:
     def confirmation(self, claim):
         seed, j = int(word(claim, "seed")), number(claim, "confirmation", least=1, most=1000)
         need(0 < seed <= MASK, "the seed is out of range")
+        need(str(seed) == self.verdict.get("seed"), "the search drew from seed %s", self.verdict.get("seed"))
         alpha = real(claim, "alpha")
         need(0 < alpha <= 0.05, "alpha is %g", alpha)
-        level = alpha / 2**j
+        level = alpha * (0.58 if j == 1 else 0.84 / 2**j)
         if number(self.only("remaining"), "kind"):
             level /= len(self.members)
         need(math.isclose(real(claim, "level"), level, rel_tol=CLOSE), "the level of confirmation %d is %g", j, level)
@@ -291,6 +298,9 @@ class Search:
         for factor in self.members if shown and not self.arms else ():
             has = has_pin(shown[0], factor)
             need(has is None or has == (factor in world.pinned), "%s was%s pinned in kind %d", factor, "" if has else " not", world.kind)
+        first = None if self.arms else self.run(world.reference).json.get("argv")
+        other = any(run.json.get("argv") != first for run in runs)
+        need(self.arms or other == self.through, "its runs are of %s", "two commands" if other else "one command")
         expected = [m for i, m in enumerate(self.members, 1) if world.kind >= 0 and i != world.kind]
         need(sorted(world.pinned) == sorted(expected), "kind %d is another world", world.kind)
         for other in self.worlds:
@@ -313,7 +323,7 @@ class Search:
                     earlier = [number(e, "run") for e in w.runs[:i]]
                     need(number(r, "agrees") in earlier, "run %d agrees with a run of another world", run)
                     self.compared(number(r, "agrees"), run, False)
-                elif r["diverged"] and not self.arms:
+                elif r["diverged"] and not self.arms and not self.through:
                     twin = next((e for e in w.runs[:i] if self.print_of(number(e, "run")) == self.print_of(run)), None)
                     need(twin is None, "run %d agrees with an earlier one", run)
 
@@ -352,6 +362,33 @@ class Search:
         need(p <= real(self.c, "level") * (1 + CLOSE), "p = %g is above the level", p)
         return "%s: %d of %d free runs diverged and no pinned one, p = %.3g" % (factor, counts[0], counts[1], p)
 
+    def rate(self, claim):
+        """The counts and the numbers of a cause's headline."""
+        factor = word(claim, "factor")
+        causes = [c for c in self.claims if isinstance(c, dict) and c.get("claim") == "cause" and c.get("factor") == factor]
+        need(len(causes) == 1, "%s is no cause", factor)
+        p, remaining = real(causes[0], "p"), self.only("remaining")
+        need(math.isclose(real(claim, "p"), p, rel_tol=CLOSE), "p is %g", p)
+        of_all = min(1.0, p * real(self.c, "alpha") / real(self.c, "level"))
+        need(math.isclose(real(claim, "p_all"), of_all, rel_tol=CLOSE), "p for all confirmations is %g", of_all)
+        need(math.isclose(real(claim, "bound"), real(remaining, "bound"), rel_tol=CLOSE), "the bound is another one")
+        unit = word(claim, "unit")
+        need(unit in ("comparisons", "steps"), "nobody knows the unit %s", unit)
+        for key, kind in (("free", number(causes[0], "kind", least=1)), ("pinned", number(remaining, "kind"))):
+            world = self.worlds[kind]
+            made = [r for r in world.runs if r.get("block") is not None]
+            diverged = world.diverged(self.arms, lambda r: r.get("block") is not None)
+            need(number(claim, key, 0) == diverged, "%s: %d of them diverged", key, diverged)
+            trials = number(claim, key, 1)
+            steps = sum(self.steps_of(number(r, "run")) for r in made) if unit == "steps" else 0
+            right = trials == len(made) if unit == "comparisons" else diverged <= trials <= steps
+            need(right, "%s: there were %d %s", key, steps or len(made), unit)
+        return "%s: p = %.3g, at most %.1f%% remain" % (factor, p, 100 * real(claim, "bound"))
+
+    def steps_of(self, i):
+        """The most steps that a process of a run has."""
+        return max((self.run(i).steps(name).info.steps for name in self.run(i).traces()), default=0)
+
     def natural_course(self):
         """Of each natural comparison: did it leave the usual class?"""
         classes = self.natural.classes(self.arms)
@@ -388,19 +425,35 @@ class Search:
         need(all(m < n for m in before), "a pinned run came after it")
         return "run %d of the search, a natural one, diverged after all pinned ones" % n
 
+    def repeats(self, claim):
+        """Natural runs of A, one after the other until one differs from the first; of two commands under the same pins."""
+        reference, runs = number(claim, "reference", least=1), [int(i) for i in items(claim, "runs")]
+        need(reference == self.natural.reference, "run %d is not what natural runs are compared with", reference)
+        need(0 < len(runs) <= 3, "there are %d runs", len(runs))
+        used = [number(r, "run") for w in self.worlds + [self.natural] for r in w.runs]
+        used += [w.reference for w in self.worlds + [self.natural]]
+        need(len(set(runs)) == len(runs) and not set(runs) & set(used), "a run is counted twice")
+        first = shown_pins(self.run(reference))
+        for i in runs:
+            need(shown_pins(self.run(i)) == first, "run %d was made otherwise", i)
+            self.compared(reference, i, i == runs[-1] and flag(claim, "diverged"))
+        return "A diverged from its first run in %d of %d comparisons" % (claim["diverged"], len(runs))
+
     def pair(self, claim):
         """A verdict of two runs: its own claims hold, and what it says is what is claimed."""
         a, b = number(claim, "runs", 0, least=1), number(claim, "runs", 1, least=1)
         verdict, diverged = claim.get("verdict"), flag(claim, "diverged")
         need(isinstance(verdict, dict), "it has no verdict")
         outcome = verdict.get("outcome")
-        need((outcome == "differ") == diverged, "the verdict of runs %d and %d is %s", a, b, outcome)
+        words = flag(claim, "words")
+        need(words == (diverged and outcome == "inconclusive"), "the verdict of runs %d and %d is %s", a, b, outcome)
+        need((outcome == "differ") == diverged or words, "the verdict of runs %d and %d is %s", a, b, outcome)
+        need(not words or show_another(self.run(a), self.run(b)), "runs %d and %d printed and wrote the same", a, b)
         self.recheck_pair(verdict, [self.run(a), self.run(b)], diverged, self.arms)
         return "runs %d and %d %s" % (a, b, "differ" if diverged else "agree")
 
     def one(self, claim):
-        kinds = ("search", "confirmation", "cause", "remaining", "last", "pair")
-        if not isinstance(claim, dict) or claim.get("claim") not in kinds:
+        if not isinstance(claim, dict) or claim.get("claim") not in self.KINDS:
             return "refuted", "nobody knows how to recheck this kind of claim"
         try:
             return "confirmed", getattr(self, claim["claim"])(claim)
@@ -410,13 +463,51 @@ class Search:
             return "refuted", "its evidence is malformed: %s: %s" % (type(e).__name__, e)
 
 
+def show_another(a, b):
+    """Have two runs printed or written other bytes? With --text that is a divergence, whatever it means."""
+    def shown(run):
+        streams = [run.json.get(name, {}).get("sha256") for name in ("stdout", "stderr")]
+        files = {f.get("path"): f.get("sha256") for f in items(run.json, "files")} if "files" in run.json else {}
+        return streams, files
+
+    return shown(a) != shown(b)
+
+
+class Agreement:
+    """A search that found no divergence: every run agrees with the first."""
+
+    KINDS = ("search", "pair")
+    run, pair, one, only = Search.run, Search.pair, Search.one, Search.only
+
+    def __init__(self, verdict, claims, runs, recheck_pair):
+        self.verdict, self.claims, self.runs, self.recheck_pair = verdict, claims, runs, recheck_pair
+        self.arms = flag(self.only("search"), "arms")
+
+    def search(self, claim):
+        need(word(claim, "outcome") == self.verdict.get("outcome"), "the outcome is another one")
+        pairs = [c for c in self.claims if isinstance(c, dict) and c.get("claim") == "pair"]
+        others = [number(p, "runs", 1, least=2) for p in pairs]
+        need(all(number(p, "runs", 0) == 1 for p in pairs), "a run was not compared with the first")
+        need(others == list(range(2, len(self.runs) + 1)), "a run was not compared, or twice")
+        need(number(claim, "comparisons", least=1) == len(pairs), "there are %d comparisons", len(pairs))
+        need(not any(flag(p, "diverged") for p in pairs), "a run diverged")
+        ids = [run.json.get("id") for run in self.runs]
+        need(len(set(ids)) == len(ids) and None not in ids, "a run counts twice")
+        other = any(run.json.get("argv") != self.run(1).json.get("argv") for run in self.runs)
+        need(other == self.arms, "the runs are of %s", "two commands" if other else "one command")
+        bound = 1 - 0.05 ** (1 / len(pairs))
+        need(math.isclose(real(claim, "bound"), bound, rel_tol=1e-6), "the bound is %g", bound)
+        return "%d runs agree with the first, so at most %.1f%% of comparisons diverge (95%%)" % (len(pairs), 100 * bound)
+
+
 def recheck_search(verdict, claims, folders, recheck_pair):
     """[(state, kind, text)] of all claims of a search. recheck_pair(verdict, runs, diverged, arms) raises Refuted."""
     runs = [Run(f) for f in folders]
     if not runs:
         raise Trouble("no run folders: name them behind the verdict")
     try:
-        search = Search(verdict, claims, runs, recheck_pair)
+        kind = Agreement if verdict.get("outcome") == "no-divergence" else Search
+        search = kind(verdict, claims, runs, recheck_pair)
     except (Refuted, TypeError, ValueError, KeyError) as e:
         return [("refuted", "search", str(e))]
     out = []

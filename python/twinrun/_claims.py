@@ -142,6 +142,7 @@ class Claims(Numbers, Shown):
     LABELS = {
         "sample indices": (None, "indices"),
         "batch": (None, "batch"),
+        "inputs of modules": ("data", "in"),
         "generator states": (None, "state"),
         "initial weights": ("init", "weight"),
         "activations": (None, "activation"),
@@ -230,9 +231,11 @@ class Claims(Numbers, Shown):
 
     def is_of_first(self, claim, step):
         """What was equal is told of the step of the first difference."""
-        for c in self.claims:
-            same = c.get("first") is True and c.get("runs") == claim["runs"]
-            if same and c.get("zoom") == claim.get("zoom") and "step" in c:
+        firsts = [c for c in self.claims if c.get("first") is True]
+        here = [c for c in firsts if c.get("zoom") == claim.get("zoom")]
+        need(not here or here[0].get("runs") == claim["runs"], "these runs are not those that differ first")
+        for c in here:
+            if "step" in c:
                 first = c["step"][0]
                 # what a resumed arm began with lies behind the step that it follows
                 seam = "insertions" in Rules(claim).words and first + 1 == step

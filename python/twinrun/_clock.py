@@ -9,11 +9,12 @@ import math
 import re
 from collections import Counter
 
-from . import _lines
+from . import _lines, _written
 from ._facts import NUMBER
 from ._recorded import STATE, contents, items, need, number, word
 
 WITHIN = 3.0
+STREAMS = ("stdout", "stderr", "stdout and stderr")
 RESULTS = _lines.words(
     "loss losses acc accuracy error err errors score reward return f1 auc map ppl perplexity bleu"
     " rouge norm grad lr mse mae rmse r2 iou dice psnr ssim fid wer cer energy residual precision"
@@ -43,16 +44,27 @@ def in_seconds(text):
     return _lines.IN_PARTS.sub(total, text)
 
 
+def held_beside(run):
+    """What was held still in a run, beside what made its clocks faster."""
+    agents = run.json.get("factors", {}).get("agents", {})
+    factors = str(agents.get("TWINRUN_FACTORS") or "").split(",")
+    return sorted(f for f in factors if f and not f.startswith("clock=scale:")), agents.get("TWINRUN_PINS")
+
+
 def quotient(x, y):
     return y[0] / x[1], (y[1] / x[0] if x[0] > 0 else math.inf)
 
 
 class Lines:
-    """The lines of a stream of one run, by what they say without their numbers."""
+    """The lines of a stream, or of a file, of one run, by what they say without their numbers."""
 
-    def __init__(self, run, stream):
+    def __init__(self, run, stream, first):
         own = _lines.facts(run.json, run.folder)
-        self.masked = [in_seconds(_lines.masked(line, own)) for line in run.stream(stream)]
+        if stream in STREAMS:
+            lines = run.stream(stream)
+        else:
+            lines = _written.lines(run, stream, own, _lines.facts(first.json, first.folder))
+        self.masked = [in_seconds(_lines.masked(line, own)) for line in lines]
         self.by = {}
         for text in self.masked:
             self.by.setdefault(_lines.skeleton(text), []).append(text)
@@ -74,6 +86,7 @@ class Clock:
             need("clock=scale:%d:" % factor in str(asked), "the clock was not %d times as fast", factor)
             need(not run.failed() and not run.stopped(), "a run under a faster clock failed")
             need(run.json.get("argv") == first.json.get("argv"), "another command was run")
+            need(held_beside(run) == held_beside(first), "something else was held still")
         columns = items(claim, "columns")
         found = {self.column(c, first, faster, factors) for c in columns}
         need(len(found) == len(columns), "a column is named twice")
@@ -84,7 +97,7 @@ class Clock:
 
     def column(self, c, first, faster, factors):
         stream, at = word(c, "stream"), number(c, "line", least=1)
-        mine = Lines(first, stream)
+        mine = Lines(first, stream, first)
         need(at <= len(mine.masked), "%s has no such line", stream)
         text, shown = mine.masked[at - 1], re.sub(r"\s+", " ", in_seconds(word(c, "number")))
         shown = re.sub(r"(?<![\w~#]) | (?![\w~#+.-])", "", shown)
@@ -102,7 +115,7 @@ class Clock:
         rows = mine.by[said]
         need(len(rows) == number(c, "lines"), "%d lines say the same", len(rows))
         for run, factor in zip(faster, factors):
-            others = Lines(run, stream).by.get(said, [])
+            others = Lines(run, stream, first).by.get(said, [])
             need(len(others) == len(rows), "under the faster clock %d lines say so", len(others))
             self.follows(rows, others, which, factor, "/" in shown)
         return stream, said, which
@@ -124,7 +137,7 @@ class Clock:
 
     def rest_is_equal(self, first, run, times):
         for stream in ("stdout", "stderr"):
-            a, b = (Counter(without(t, stream, times) for t in Lines(r, stream).masked) for r in (first, run))
+            a, b = (Counter(without(t, stream, times) for t in Lines(r, stream, first).masked) for r in (first, run))
             left = [t for t in (a - b) if _lines.skeleton(t) in set(map(_lines.skeleton, b - a))]
             open_ones = [t for t in left if not open_number(t)]
             need(not open_ones, "under the faster clock %r is another result", open_ones[:1])

@@ -28,6 +28,8 @@ DATES = (
 )
 RUN_NAME = r"(?:[-_][a-z0-9]{8}(?![0-9A-Za-z]))?"  # the random end of 20261122_120846-1a2b3c4d
 DATES = [re.compile(ALONE + d + r"(?!\d)(?:%s)?%s" % (TIME, RUN_NAME)) for d in DATES]
+# The folder of a time in the folder of its day: "2026-11-22/12-08-46", "20261122/120846".
+IN_DAY = re.compile(r"/(?:(\d{1,3})-([0-5]\d)-([0-5]\d)(?!-\d)|(\d\d)([0-5]\d)([0-5]\d))(?![0-9A-Za-z])")
 MONTH = "|".join(MONTHS)
 NAMED = re.compile(
     ALONE + r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?"
@@ -43,7 +45,7 @@ NAMED_CLOCK = re.compile(r"(?<![A-Za-z])(?:%s)[ :=('\"]*$" % CLOCK_NAMES, re.I)
 EPOCH = re.compile(ALONE + r"(\d{10})(?:\d{3}|\d{6}|\d{9}|\.\d+)?(?!\d)")
 GLOG = re.compile(
     ALONE + r"[IWEF](?P<m>\d\d)(?P<d>\d\d) "
-    r"(?P<t>\d\d?:\d\d:\d\d(?:[.,]\d+)?|00:00:(?P<e>\d{10})\.\d+)"
+    r"(?P<t>\d\d?:\d\d:\d\d(?!\d)(?:[.,]\d+)?|00:00:(?P<e>\d{10})\.\d+)"
     r"(?: +\d+(?= [^\s\]]+\]))?"
 )
 ADDRESS = re.compile(ALONE + r"0[xX](?P<x>[0-9a-fA-F]{4,16})" + END)
@@ -59,7 +61,8 @@ RANDOM = re.compile(
     r"|(?<=[._-])(?=\w*(?:\d|(?<=\w)[A-Z]))(?:[^\W_]{8}|[^\W_]{6})(?!\w)"
 )
 PORT = re.compile(r"(?P<host>[\w.-]+|\]):(?P<p>\d{4,5})" + END)
-ID = re.compile(ALONE + r"\d{1,7}(?![0-9A-Za-z]|\.\d)")
+# "tfevents.vm.8017.0" has many parts and is no number.
+ID = re.compile(ALONE + r"(?:(?<=[A-Za-z]\.)\d{1,7}(?![0-9A-Za-z])|\d{1,7}(?![0-9A-Za-z]|\.\d))")
 GLUED = re.compile(r"(?<=[A-Za-z])\d{4,7}" + END)
 MEANT = re.compile(r"(?<![A-Za-z])(?:pid|tid|ppid|process|thread|worker)[ :=_(\[#-]*$", re.I)
 UNKNOWN = re.compile(r"(?<=<)\?|\?[A-Za-z]+/s(?!\w)")
@@ -193,12 +196,14 @@ class Facts:
 
     def spans(self, line):
         """[(from, to)] of the parts of a line that are facts of the run, in order."""
-        found = []
-        for rule in (self.own, self.dates, self.clocks, self.places, self.processes, self.echoes):
-            for a, b in rule(line):
-                if not any(x < b and a < y for x, y in found):
-                    found.append((a, b))
-        return sorted(found)
+        rules = (self.own, self.dates, self.clocks, self.places, self.processes, self.echoes)
+        known = [(a, number, b) for number, rule in enumerate(rules) for a, b in rule(line)]
+        found, end = [], 0
+        for a, _, b in sorted(known):  # the first one counts where two overlap
+            if a >= end:
+                found.append((a, b))
+                end = b
+        return found
 
     def own(self, line):
         if self.texts:
@@ -219,7 +224,7 @@ class Facts:
                 year, month, day = int(m["y"]), int(m["m"]), int(m["d"])
                 either = m.start("y") > m.start("m")  # "21-11-2026", "11/21/2026"
                 if self.day(year, month, day) or (either and self.day(year, day, month)):
-                    yield m.span()
+                    yield m.start(), self.end_of_time(line, m.end())
         for m in NAMED.finditer(line):
             month = MONTHS.index(m["m"] or m["m2"]) + 1
             if self.day(int(m["y"] or 0), month, int(m["d"] or m["d2"])):
@@ -227,6 +232,10 @@ class Facts:
         for m in EPOCH.finditer(line):
             if self.second(int(m[1])):
                 yield m.span()
+
+    def end_of_time(self, line, end):
+        m = IN_DAY.match(line, end)
+        return m.end() if m and self.clock(*(int(g) for g in m.groups() if g)) else end
 
     def clocks(self, line):
         for m in CLOCK.finditer(line):

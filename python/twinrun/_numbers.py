@@ -364,6 +364,10 @@ def name_of(phase, kind):
         return WHAT[name]
     if PHASES[phase] == "init":
         return "initial weights"
+    if (PHASES[phase], name) == ("data", "in"):
+        return "inputs of modules"
+    if (PHASES[phase], name) == ("optimizer", "gradient"):
+        return "written gradients"
     return WHAT.get(name, name + ("s" if name in ("weight", "gradient", "activation") else ""))
 
 

@@ -23,7 +23,11 @@ from collections import Counter
 from . import _causes, _lines
 from ._claims import Claims
 from ._clock import Clock, without
+from ._notes import Notes
+from ._rates import Rates
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
+from ._tolerance import Tolerances
+from ._transplanted import Transplanted
 from .trace import TraceError
 
 VERDICT_MAX = 64 << 20  # bytes of a verdict
@@ -49,7 +53,7 @@ def most_steps(ranges):
     return most
 
 
-class Recheck(Claims, Clock):
+class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
     """All claims of one verdict against its runs."""
 
     # ---- the verdict's own word
@@ -73,6 +77,8 @@ class Recheck(Claims, Clock):
             self.same(claim)
         elif outcome in ("differ", "within-tolerance"):
             need(any(c.get("first") is True for c in self.claims), "no claim says what differs")
+            if outcome == "within-tolerance":
+                self.within(claim)
         elif outcome == "inconclusive":
             need("unseen" in others, "no claim says what is missing")
         elif outcome == "error":
@@ -101,10 +107,10 @@ class Recheck(Claims, Clock):
         if against:
             return
         need(number(claim, "comparisons") == len(self.runs) - 1, "each run is compared with the first")
-        usual = [c["runs"] for c in self.claims if c.get("claim") == "class" and 1 in c["runs"]]
-        if usual:
-            n = len(self.runs) - len(usual[0])
-            need(number(claim, "differing") == n, "%d runs leave the class of the first", n)
+        classes = [c["runs"] for c in self.claims if c.get("claim") == "class"]
+        if classes:
+            n = len(self.runs) - max(map(len, classes))
+            need(number(claim, "differing") == n, "%d runs leave the largest class", n)
         if claim["outcome"] == "differ" and not self.arms():
             self.steps_of_both(claim)
 
@@ -136,11 +142,16 @@ class Recheck(Claims, Clock):
                 onset.get("step"),
             )
         kinds = [c.get("claim") for c in claims]
+        need(kinds.count("rule") == len(v.get("tolerance") or []), "not each rule has a claim")
         for key, kind in (("drift_per_step", "drift"), ("nonfinite", "nan")):
             has = v.get(key) is not None
             need(kinds.count(kind) == has, "%d claims are behind %s", kinds.count(kind), key)
-        for key in ("unseen", "gaps"):
-            kind = {"gaps": "lost"}.get(key, key)
+        if v.get("transplant"):
+            self.sums_of_transplants()
+        of_runs = v.get("comparisons") and v.get("against") is None
+        need(kinds.count("rate") == bool(of_runs), "%d claims are behind the rate", kinds.count("rate"))
+        for key in ("unseen", "gaps", "notes"):
+            kind = {"gaps": "lost", "notes": "note"}.get(key, key)
             need(kinds.count(kind) == len(v.get(key, [])), "not each of %s has a claim", key)
 
     def is_named_first(self, claim, first):
@@ -166,7 +177,15 @@ class Recheck(Claims, Clock):
         for c in self.claims:
             if c.get("claim") == "clock":
                 self.clock(c)
-        most = records = 0
+        most = 0
+        for i, ranges, arms in self.every_run():
+            most = max(most, most_steps(ranges))
+            if not arms:
+                self.same_ends(self.runs[0], self.runs[i - 1], i)
+        need(number(claim, "steps") == most, "%d steps are equal", most)
+
+    def every_run(self):
+        """Each run but the first, with what of it was compared with the first: all, and nothing unknown."""
         for i in range(2, len(self.runs) + 1):
             ranges = [
                 c for c in self.claims if c.get("claim") == "same-range" and c.get("runs") == [1, i]
@@ -175,11 +194,8 @@ class Recheck(Claims, Clock):
             unknown = {"unread", "dropped", "order-of-threads"}
             need(not any(unknown & Rules(c).words for c in ranges), "some records are unknown")
             need(ranges, "runs 1 and %d were compared in nothing", i)
-            most = max(most, most_steps(ranges))
             self.every_trace(i, ranges, arms)
-            if not arms:
-                self.same_ends(self.runs[0], self.runs[i - 1], i)
-        need(number(claim, "steps") == most, "%d steps are equal", most)
+            yield i, ranges, arms
 
     def every_trace(self, i, ranges, arms):
         pair = self.runs[0], self.runs[i - 1]
@@ -194,8 +210,19 @@ class Recheck(Claims, Clock):
                 need(mine or idle or partial, "%s of run %d was not compared", name, number_of_run)
                 need(not s.faults, "%s of run %d is damaged: %s", name, number_of_run, s.faults[:1])
                 need(s.info.lost == 0, "%s of run %d lost calls", name, number_of_run)
+                for c in mine:
+                    self.every_record_was_read(c, s, side)
         for c in ranges:
             self.whole(c, pair, arms)
+
+    def every_record_was_read(self, c, steps, side):
+        """A record that could not be read in either run is equal in both, and says nothing."""
+        first, n, judged = number(c, "first"), number(c, "steps"), self.judgement(c)
+        end = first + n + (c.get("tail") is True) if judged is None else number(judged, "last") + 1
+        shift = number(c, "shift", least=-(1 << 32)) if side else 0
+        for step in range(first + shift, end + shift):
+            unread = [r for r in steps.rows.get(step, ()) if r.unread]
+            need(not unread, "step %d: %d records could not be read", step, len(unread))
 
     def whole(self, c, pair, arms):
         """All steps that were asked for: of arms those from where the second begins."""
@@ -205,15 +232,17 @@ class Recheck(Claims, Clock):
         a, b = number(c, "of", 0), number(c, "of", 1)
         limited = any(run.json.get("max_steps") or run.stopped() for run in pair)
         limited |= self.works_ahead(c, pair)
-        some = steps > 0 or c.get("auxiliary") or c.get("tail")
+        tail, judged = c.get("tail"), self.judgement(c)
+        if judged is not None:  # all that differs lies in steps that were judged, up to the last one
+            steps, tail = min(a, b), judged["last"] == a
+        some = steps > 0 or c.get("auxiliary") or tail
         if arms:
             need(some, "the arms were compared in no step")
             return
         need(first == 0, "steps 0 to %d were not compared", first - 1)
         need(steps == a == b or limited, "%d of %d and %d steps were compared", steps, a, b)
         need(some or a + b == 0, "no step was compared")
-        tail = c.get("tail") is True or limited or c.get("auxiliary")
-        need(tail, "what came after the last step was not compared")
+        need(tail is True or limited or c.get("auxiliary"), "what came after the last step was not compared")
 
     @staticmethod
     def works_ahead(c, pair):
@@ -221,12 +250,14 @@ class Recheck(Claims, Clock):
         roles = [run.steps(name).info.role for run, name in zip(pair, c["traces"])]
         return all(role.startswith(b"loader worker") for role in roles)
 
-    def same_ends(self, a, b, i):
+    def same_ends(self, a, b, i, left_open=()):
+        """left_open: streams whose other words the verdict names as not judged."""
         need(not a.failed() and not b.failed(), "a run failed")
         one = a.json.get("one_stream"), b.json.get("one_stream")
         streams = ("stdout", "stderr") if one[0] == one[1] else ("stdout and stderr",)
         for stream in streams:
-            if a.json.get(stream, {}).get("sha256", 0) == b.json.get(stream, {}).get("sha256", 1):
+            equal = a.json.get(stream, {}).get("sha256", 0) == b.json.get(stream, {}).get("sha256", 1)
+            if equal or stream in left_open:
                 continue
             self.same_lines(stream, a, b, i)
 
@@ -292,6 +323,10 @@ class Recheck(Claims, Clock):
         "then": Claims.then,
         "drift": Claims.drift,
         "nan": Claims.nan,
+        "rate": Rates.rate,
+        "tolerance": Tolerances.tolerance,
+        "rule": Tolerances.rule,
+        "transplant": Transplanted.transplant,
     }
 
     def one(self, claim):
@@ -310,6 +345,8 @@ class Recheck(Claims, Clock):
             how = self.threads
         elif kind == "noise" and of_records:
             how = self.inserted
+        elif kind == "note":
+            how = self.note
         elif kind in self.HOW:
             how = self.HOW[kind].__get__(self)
         else:
@@ -321,6 +358,8 @@ class Recheck(Claims, Clock):
                 return "stated", str(claim.get("text"))[:200]
         try:
             self.is_of_two_runs(runs)
+            if kind == "note":
+                return self.note(claim)
             return state, how(claim)
         except Refuted as e:
             return "refuted", str(e)
@@ -385,20 +424,28 @@ def recheck_pair(verdict, runs, diverged, arms):
         idle = any(s.info.records == 0 for run in runs if name in run.traces() for s in [run.steps(name)])
         need(named or idle or arms, "%s was not compared", name)
     if not arms:
-        r.same_ends(runs[0], runs[1], 2)
-        admitted_texts(claims, runs)
+        streams = ("stdout", "stderr", "stdout and stderr")
+        open_ones = [s for s in streams if verdict.get("outcome") == "inconclusive" and names_unseen(claims, s)]
+        r.same_ends(runs[0], runs[1], 2, open_ones)
+        admitted_texts(claims, runs, r.times)
 
 
-def admitted_texts(claims, runs):
-    """Lines that differ in words, which may mean nothing, are not left unsaid."""
+def names_unseen(claims, stream):
+    """Does a claim say that lines of this stream were not judged?"""
+    return any(c.get("claim") == "unseen" and str(c.get("text")).startswith(stream + ": ") for c in claims)
+
+
+def admitted_texts(claims, runs, times):
+    """Lines that differ in words, which may mean nothing, are not left unsaid. times: numbers that were shown to be some."""
     for stream in ("stdout", "stderr"):
         lines = [run.stream(stream) for run in runs]
         facts = [_lines.facts(run.json, run.folder) for run in runs]
-        said = any(
-            c.get("claim") == "unseen" and str(c.get("text")).startswith(stream)
-            for c in claims
-        )
-        left = [] if said else _lines.unexplained(*lines, *facts)
+        said = names_unseen(claims, stream)
+
+        def more(text, stream=stream):
+            return without(text, stream, times)
+
+        left = [] if said else _lines.unexplained(*lines, *facts, more)
         need(not left, "%s: line %r has no counterpart", stream, left[0].text[:80] if left else b"")
 
 

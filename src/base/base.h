@@ -117,7 +117,8 @@ bool tw_path_part(const char **path, char part[TW_PATH_PART_BYTES + 1]);
 int tw_open_below(int root, const char *path, int flags);
 
 int tw_mkdirs(const char *path, struct twin_error *err);       /* like mkdir -p, mode 0777 & ~umask */
-int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err); /* NUL-terminated too */
+/* NUL-terminated too. What is no regular file is refused, but below /dev and /proc, where only a person's words lead. */
+int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err);
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err); /* temp + fsync + rename */
 int tw_write_all(int fd, const void *data, size_t bytes);       /* 0 or -1 with errno; retries EINTR and short writes */
 
@@ -128,6 +129,13 @@ void tw_file_limit_hold(struct tw_file_limit *l);
 void tw_file_limit_release(struct tw_file_limit *l);
 ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset); /* bytes read (short at EOF), -1 with errno */
 int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err); /* never follows links, stays on one device */
+
+/* ---- a child process that works beside its parent (apart.c)
+ * Called first thing in the child after fork. Nothing of the parent's stays open: an end of its pipes held here would keep
+ * somebody waiting. The descriptor `keep` becomes TW_CHILD_KEEPS; 0, 1 and 2 lead nowhere. Signals are as at the start of a
+ * program, the terminal's Ctrl-C is not for the child, and what it leaves behind is buried by init: it must not look like the job's. */
+enum { TW_CHILD_KEEPS = 3 };
+void tw_child_leaves_parent(int keep, const char *name);
 
 /* ---- checksums and mixing (hash.c) */
 uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes); /* Castagnoli, SSE4.2 when there; seed 0; chainable */

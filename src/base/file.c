@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,13 +66,31 @@ int tw_mkdirs(const char *path, struct twin_error *err)
     return rc;
 }
 
+/*
+ * A FIFO, a device or a socket in a folder that somebody else made would hold us up or never end. Those that a person
+ * names are below /dev and /proc: /dev/stdin, and the shell's <(command).
+ */
+static bool may_be_read(const char *path, int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return false;
+    if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+        return true; /* reading a folder says that it is one */
+    return (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0) && fcntl(fd, F_SETFL, 0) == 0;
+}
+
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err)
 {
     struct tw_buf b = {.cap = cap < SIZE_MAX - 1 ? cap + 1 : cap};
     char chunk[65536];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return twin_error_system(err, "cannot open %s", path);
+    if (!may_be_read(path, fd)) {
+        close(fd);
+        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, found a pipe, device or socket", path);
+    }
     int rc = 0;
     for (;;) {
         ssize_t n = read(fd, chunk, sizeof chunk);

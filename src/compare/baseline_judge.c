@@ -548,6 +548,9 @@ static void decide(struct judging *j)
         v->bitwise = c->unseen.n ? TWIN_INCONCLUSIVE : TWIN_SAME;
     bool only_values = value && v->origin_count && v->origins[v->origin_count - 1].type == TWIN_FINDING_VALUE;
     bool within = v->bitwise == TWIN_DIFFER && c->tolerance && tw_judged_inside(c, &j->tolerance) && only_values && !failed;
+    if (within && c->unseen.n)
+        tw_cmp_note(c, "not judged by the tolerance: %s", c->unseen.s[0]);
+    within &= c->unseen.n == 0;
     v->outcome = within ? TWIN_WITHIN_TOLERANCE : v->bitwise;
     if (failed) {
         char *text = tw_outcome_text(c, r);
@@ -575,7 +578,7 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     struct twin_compare_options o = given ? *given : (struct twin_compare_options){0};
     o.ignore = (const char *const *)b->ignore; /* what a baseline leaves out is written in it */
     o.ignore_count = b->ignore_count;
-    struct tw_cmp c = {.o = &o};
+    struct tw_cmp c = {.o = &o, .run_b = o.number};
     struct tw_side side = {0};
     struct judging j = {.c = &c, .b = b, .side = &side, .exact = true, .tolerance = {.worst = -1, .few_kept = true}};
     *out = NULL;
@@ -595,9 +598,10 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     }
     if (rc == 0) {
         adopt(&j);
-        if (!j.differs)
+        const bool judged = j.differs && c.tolerance && !j.tolerance.outside; /* what "same" needs, "within tolerance" needs, too */
+        if (!j.differs || judged)
             tw_coverage(&c, &side, j.scan, j.scans);
-        tw_account_side(&c, &side, NULL, j.differs);
+        tw_account_side(&c, &side, NULL, j.differs && !judged);
         for (size_t i = 0; i < j.scans; i++)
             if (j.scan[i].steps_compared > c.v->steps_compared)
                 c.v->steps_compared = j.scan[i].steps_compared;

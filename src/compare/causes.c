@@ -17,7 +17,7 @@ enum category {
 /* What an earlier difference of the same step cannot have caused. */
 static const uint32_t not_a_cause[CAT_COUNT] = {
     [CAT_INIT] = BIT(CAT_INIT) | BIT(CAT_INDICES) | BIT(CAT_BATCH), /* drawn before any batch was seen, recorded after */
-    [CAT_WRITTEN] = BIT(CAT_WRITTEN), /* weights that a line of the job wrote: several at once */
+    [CAT_WRITTEN] = BIT(CAT_WRITTEN), /* weights or gradients that a line of the job wrote: several at once */
     [CAT_INDICES] = BIT(CAT_INDICES) | BIT(CAT_BATCH) | BIT(CAT_INIT) | BIT(CAT_WRITTEN),
     [CAT_BATCH] = BIT(CAT_BATCH) | BIT(CAT_INIT) | BIT(CAT_WRITTEN),
     [CAT_LOCAL] = BIT(CAT_LOCAL),
@@ -35,10 +35,24 @@ static const uint32_t always_a_cause[CAT_COUNT] = {
     [CAT_BATCH] = BIT(CAT_INDICES),
 };
 
-/* A weight that was found changed where a forward, a backward or an optimizer was about to use it: written in between. */
+/* What was found changed where it was about to be used, so that something has written to it in between: a weight that a forward, a
+ * backward or an optimizer uses, a gradient that an optimizer reads. */
 bool tw_is_written(uint8_t phase, uint8_t kind)
 {
+    if (kind == TWIN_KIND_GRADIENT)
+        return phase == TWIN_PHASE_OPTIMIZER;
     return kind == TWIN_KIND_WEIGHT && (phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD);
+}
+
+/* What a module was given, and lines of the job had computed: no batch. It shows when the module is called. */
+bool tw_is_handed(uint8_t phase, uint8_t kind)
+{
+    return phase == TWIN_PHASE_DATA && kind == TWIN_KIND_IN;
+}
+
+bool tw_is_data(uint8_t phase, uint8_t kind)
+{
+    return phase == TWIN_PHASE_DATA && !tw_is_handed(phase, kind);
 }
 
 static enum category category(uint8_t phase, uint8_t kind)
@@ -58,7 +72,7 @@ static enum category category(uint8_t phase, uint8_t kind)
     case TWIN_KIND_ACTIVATION: return CAT_ACTIVATION;
     case TWIN_KIND_LOSS: return CAT_LOSS;
     case TWIN_KIND_GRADIENT_LOCAL: return CAT_LOCAL;
-    case TWIN_KIND_GRADIENT: return CAT_GRADIENT;
+    case TWIN_KIND_GRADIENT: return tw_is_written(phase, kind) ? CAT_WRITTEN : CAT_GRADIENT;
     case TWIN_KIND_MOMENT: return CAT_MOMENT;
     case TWIN_KIND_WEIGHT: return tw_is_written(phase, kind) ? CAT_WRITTEN : CAT_WEIGHT;
     case TWIN_KIND_HYPER: return CAT_HYPER;
@@ -73,6 +87,8 @@ int tw_cause_class(uint8_t phase, uint8_t kind)
         [CAT_OTHER] = 5, [CAT_LOSS] = 6, [CAT_LOCAL] = 7, [CAT_COLLECTIVE] = 8, [CAT_GRADIENT] = 9, [CAT_HYPER] = 10,
         [CAT_MOMENT] = 11, [CAT_WEIGHT] = 12, [CAT_FILE] = 13,
     };
+    if (kind == TWIN_KIND_GRADIENT && tw_is_written(phase, kind))
+        return class_of[CAT_GRADIENT];
     if (phase == TWIN_PHASE_ENVIRONMENT)
         return 0;
     return phase == TWIN_PHASE_OUTPUT && kind != TWIN_KIND_VALUE ? 14 : class_of[category(phase, kind)];
@@ -84,8 +100,10 @@ const char *tw_layer(enum twin_phase phase, enum twin_kind kind)
         return "rng";
     if (kind == TWIN_KIND_VALUE) /* what the job itself records with twin_record: the result of computing */
         return "forward";
+    if (kind == TWIN_KIND_GRADIENT && tw_is_written(phase, kind))
+        return "backward";
     switch (phase) {
-    case TWIN_PHASE_DATA: return "data";
+    case TWIN_PHASE_DATA: return tw_is_data(phase, kind) ? "data" : "forward";
     case TWIN_PHASE_RNG: return "rng";
     case TWIN_PHASE_INIT: return "init";
     case TWIN_PHASE_FORWARD:

@@ -260,12 +260,12 @@ static void without_counterpart(struct tw_cmp *c, const struct tw_side *side)
 void tw_claims_of_pair(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                        const struct tw_scan *scans, size_t n, const struct tw_scan *named)
 {
-    if (c->quick)
+    if (c->quick && !c->judged) /* "within tolerance" is said of every pair */
         return;
     for (size_t i = 0; i < n; i++)
         if (scans[i].pair)
             same_range(c, &scans[i]);
-    if (named)
+    if (named && !c->quick)
         equal_in_step(c, named);
     without_counterpart(c, a);
     without_counterpart(c, b);
@@ -361,6 +361,21 @@ static json_t *headline(const struct twin_verdict *v)
                      tw_claim_count(v->records_compared), "against", v->against != NULL);
 }
 
+json_t *tw_claim_share(double share)
+{
+    return share < 0 ? json_null() : tw_claim_real(share);
+}
+
+/* A rule of the tolerance file, in the file's order, and what it judged. */
+static json_t *rule_of(const struct twin_rule_use *r, size_t number, bool against)
+{
+    return json_pack("{s:s,s:o,s:o,s:f,s:f,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "claim", "rule", "number", tw_claim_count(number),
+                     "pattern", tw_claim_text(r->pattern), "rel_l2", r->rel_l2, "abs", r->abs, "rtol", r->rtol, "atol", r->atol, "ulp",
+                     r->ulp, "matched", tw_claim_count(r->matched), "measured", tw_claim_count(r->measured), "unmeasured",
+                     tw_claim_count(r->unmeasured), "outside", tw_claim_count(r->outside), "worst", tw_claim_share(r->worst), "where",
+                     r->where ? tw_claim_text(r->where) : json_null(), "against", against);
+}
+
 static json_t *class_of(const struct twin_class *k)
 {
     json_t *runs = json_array();
@@ -369,6 +384,13 @@ static json_t *class_of(const struct twin_class *k)
     return json_pack("{s:s,s:o,s:o}", "claim", "class", "runs", runs, "parts_at_step",
                      k->parts_at_step < 0 ? json_null()
                                           : json_integer((json_int_t)k->parts_at_step));
+}
+
+static json_t *rate_of(const struct twin_verdict *v)
+{
+    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "claim", "rate", "comparisons", tw_claim_count(v->comparisons), "differing",
+                     tw_claim_count(v->differing), "rate", tw_claim_real(v->rate), "low", tw_claim_real(v->rate_low), "high",
+                     tw_claim_real(v->rate_high), "upper", tw_claim_real(v->p_diverge_upper), "confidence", tw_claim_real(v->confidence));
 }
 
 static json_t *lost(const struct twin_gap_range *g)
@@ -412,10 +434,16 @@ int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_er
     tw_claim_size(&list, v);
     for (size_t i = 0; i < v->class_count; i++)
         tw_claim_append(&list, class_of(&v->classes[i]));
+    if (v->comparisons && !v->against)
+        tw_claim_append(&list, rate_of(v));
+    for (size_t i = 0; i < v->rule_count; i++)
+        tw_claim_append(&list, rule_of(&v->rules[i], i + 1, v->against));
     for (size_t i = 0; i < v->gap_count; i++)
         tw_claim_append(&list, lost(&v->gaps[i]));
     for (size_t i = 0; i < v->unseen_count; i++)
         tw_claim_append(&list, json_pack("{s:s,s:o}", "claim", "unseen", "text", tw_claim_text(v->unseen[i])));
+    for (size_t i = 0; i < v->note_count; i++)
+        tw_claim_append(&list, json_pack("{s:s,s:o}", "claim", "note", "text", tw_claim_text(v->notes[i])));
     char *dumped = list ? json_dumps(list, JSON_COMPACT) : NULL;
     json_decref(list);
     *out = dumped ? tw_strdup(dumped) : NULL;

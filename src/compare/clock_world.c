@@ -119,10 +119,12 @@ static struct column *find(struct tw_clock *k, uint64_t said, size_t token)
     return NULL;
 }
 
+/* What a line says, and where: the same words in another file are another column. */
 static uint64_t said_by(struct tw_cmp *c, const struct line *l, const struct tw_facts *f)
 {
+    const char *stream = c->clock->lines->name;
     char *said = tw_noise_mask(l->text, l->n, f, TW_MASK_NUMBERS);
-    uint64_t h = said ? tw_hash_bytes(said, strlen(said), 17).a : 0;
+    uint64_t h = said ? tw_hash_bytes(said, strlen(said), tw_hash_bytes(stream, strlen(stream), 17).a).a : 0;
     c->oom |= !said;
     tw_free(said);
     return h;
@@ -177,7 +179,7 @@ void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text
                    size_t x, size_t y)
 {
     struct tw_clock *k = c->clock;
-    if (!k || !k->learning || l->kind != TWIN_KIND_LINE)
+    if (!k || !k->learning || l->grows)
         return;
     k->lines = l;
     k->line = &a->line[x];
@@ -211,9 +213,10 @@ bool tw_clock_takes(struct tw_cmp *c, const struct tw_lines *l, const struct tex
                     size_t x, size_t y)
 {
     struct tw_clock *k = c->clock;
-    if (!k || k->learning || k->failed || l->kind != TWIN_KIND_LINE)
+    if (!k || k->learning || k->failed || l->grows)
         return false;
     k->followed = true;
+    k->lines = l;
     k->line = &a->line[x];
     k->facts = a->facts;
     c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text, b->line[y].n,
@@ -254,6 +257,11 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
     c->notes = c->unseen = c->armed = c->unarmed = c->open_texts = (struct tw_texts){0};
     c->claims = (struct tw_claims){0};
     c->v = tw_verdict_new(c, 2);
+    /* A run under a faster clock is one more run of A: their steps and lines correspond one to one. */
+    struct twin_compare_options alike = *c->o;
+    alike.arms = alike.find_shift = false;
+    alike.shift = 0;
+    c->o = &alike;
     k->which = which;
     k->factor[which] = run->clock_factor;
     k->learning = c->quick = true;

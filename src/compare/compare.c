@@ -89,9 +89,12 @@ static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
 {
     struct tw_pair_result r;
     const size_t doubts = c->doubts;
+    struct tw_judged *const judged = c->judged;
+    c->judged = NULL; /* a rule counts what differs from the first run, once */
     c->quick = true;
     int rc = tw_pair_compare(c, a, b, &r, err);
     c->quick = false;
+    c->judged = judged;
     if (rc != 0)
         return rc;
     *equal = !r.differs;
@@ -207,6 +210,32 @@ static bool only_open(const struct tw_cmp *c)
     return open > 0 && open == c->unseen.n;
 }
 
+/* What "same" needs, "within tolerance" needs, too: nothing unseen, no run that failed. */
+static bool nothing_missing(struct tw_cmp *c, const struct tw_side *side, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *text = tw_side_failed(&side[i]) ? tw_outcome_text(c, side[i].run) : NULL;
+        if (!text)
+            continue;
+        tw_cmp_note(c, "not judged by the tolerance: run %zu failed (%s)", i + 1, text);
+        tw_free(text);
+        return false;
+    }
+    if (c->unseen.n)
+        tw_cmp_note(c, "not judged by the tolerance: %s", c->unseen.s[0]);
+    return c->unseen.n == 0;
+}
+
+/* Of runs that differ in values: does the tolerance allow all of it? Says why not in notes. */
+static bool allowed(struct tw_cmp *c, const struct tw_side *side, size_t n)
+{
+    const struct tw_judged *j = c->judged;
+    const bool missing = !j->outside && !nothing_missing(c, side, n);
+    if (missing && j->unmeasured + j->unknown_steps == 0)
+        return false;
+    return tw_judged_inside(c, j) && !missing;
+}
+
 static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ, bool within, bool value)
 {
     struct twin_verdict *v = c->v;
@@ -232,7 +261,9 @@ static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool 
     else
         v->bitwise = TWIN_SAME;
     v->open_only = v->bitwise == TWIN_INCONCLUSIVE && only_open(c);
-    v->outcome = v->bitwise == TWIN_DIFFER && within ? TWIN_WITHIN_TOLERANCE : v->bitwise;
+    v->open_numbers = v->bitwise == TWIN_INCONCLUSIVE && c->open_texts.n > 0;
+    const bool judged = c->judged && value && v->bitwise == TWIN_DIFFER && allowed(c, side, n);
+    v->outcome = judged && within ? TWIN_WITHIN_TOLERANCE : v->bitwise;
     if (v->bitwise == TWIN_FAILED)
         note_failures(c, side, n);
 }
@@ -327,7 +358,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
         tw_facts(c, side, n);
     if (any && c->unseen.n > 0 && !value)
         tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
-    decide(c, side, n, any, any && within && c->tolerance, value);
+    decide(c, side, n, any, any && within, value);
     if (v->bitwise == TWIN_FAILED && v->first) { /* all failed: how they did is in the notes, and not a finding */
         tw_finding_free(v->first);
         v->first = NULL;
@@ -349,6 +380,7 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
                  struct twin_error *err)
 {
     static const struct twin_compare_options none;
+    struct tw_judged judged = {.worst = -1, .worst_of_step = -1};
     struct tw_cmp c = {.o = o ? o : &none};
     *out = NULL;
     if (n == 0)
@@ -358,6 +390,7 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
         rc = tw_lines_filters(&c, err);
     if (rc != 0)
         return tw_cmp_close(&c, rc, out);
+    c.judged = c.tolerance ? &judged : NULL;
     size_t opened = 0;
     struct tw_side *side = tw_calloc(n, sizeof *side);
     bool *differs = tw_calloc(n, sizeof *differs);
@@ -395,5 +428,6 @@ out:
     tw_free(k.of);
     tw_free(k.representative);
     tw_free(k.unsure);
+    tw_judged_free(&judged);
     return tw_cmp_close(&c, rc, out);
 }

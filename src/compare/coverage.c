@@ -6,6 +6,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BIT(p) (1u << (p))
@@ -168,6 +169,23 @@ static bool is_stepping(const struct tw_scan *s)
     return tw_pair_steps(s->pair) && s->end > s->first && !s->recut;
 }
 
+/* While a CUDA graph is captured tensors have no values, and a replay shows nothing of what it computes: this is why records
+ * could not be read, and unseen also where none was made. */
+static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
+{
+    const char *key, *value;
+    for (size_t i = 0; twin_trace_note(p->trace, i, &key, &value); i++) {
+        char *line;
+        if (strcmp(key, "cuda.graph") != 0)
+            continue;
+        unsigned long replays = strtoul(value, &line, 10);
+        tw_cmp_unseen(c, "rank %d captured a CUDA graph at%.200s: what its %lu replay%s computed was not seen step by step", p->rank, line,
+                      replays, replays == 1 ? "" : "s");
+        return true;
+    }
+    return false;
+}
+
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
@@ -189,7 +207,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         equal += k.out_of_equal;
         own |= k.values != 0;
         one |= s->recut;
-        if (k.unread)
+        if (!say_graph(c, k.p) && k.unread)
             tw_cmp_unseen(c, "%zu records of rank %d whose contents could not be read", k.unread, k.p->rank);
         if (s->tail_unknown && (!s->pair->auxiliary || tw_pair_steps(s->pair)))
             tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", k.p->rank, tw_proc_role(k.p));

@@ -29,7 +29,7 @@ static bool kind_of(const struct twin_series *s, enum twin_curve_kind *kind)
     case TWIN_KIND_LOSS: *kind = TWIN_CURVE_LOSS; return true;
     case TWIN_KIND_VALUE: *kind = TWIN_CURVE_VALUE; return true;
     case TWIN_KIND_HYPER: *kind = TWIN_CURVE_HYPER; return true;
-    case TWIN_KIND_GRADIENT: *kind = TWIN_CURVE_GRADIENT; return true;
+    case TWIN_KIND_GRADIENT: *kind = TWIN_CURVE_GRADIENT; return !tw_is_written(s->phase, s->kind);
     case TWIN_KIND_WEIGHT: *kind = TWIN_CURVE_WEIGHT; return s->phase == TWIN_PHASE_OPTIMIZER;
     default: return false;
     }

@@ -122,7 +122,7 @@ static size_t sharing(const struct tw_side *side)
 /* Whatever is computed of weights that another process writes to at any time was not made of what was seen of them. */
 static void no_origin_of_shared(struct tw_cmp *c, struct twin_finding *f, size_t processes)
 {
-    bool from_outside = f->phase == TWIN_PHASE_DATA || f->phase == TWIN_PHASE_RNG || f->kind == TWIN_KIND_STATE ||
+    bool from_outside = tw_is_data(f->phase, f->kind) || f->phase == TWIN_PHASE_RNG || f->kind == TWIN_KIND_STATE ||
                         f->kind == TWIN_KIND_HYPER || f->kind == TWIN_KIND_ORDER;
     if (f->role != TWIN_ORIGIN || from_outside)
         return;

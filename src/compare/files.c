@@ -313,7 +313,8 @@ static bool judge_text(struct tw_cmp *c, const struct files *in, const struct tw
             c->oom |= !name_columns(&a, separator_of(&a)) || !name_columns(&b, separator_of(&b));
         struct tw_lines l = {.name = x->path, .name_b = y->path, .kind = TWIN_KIND_FILE, .a = {a.data + from_a, a.bytes - from_a, in->side_a->facts},
                              .b = {b.data + from_b, b.bytes - from_b, in->side_b->facts}, .whole = in->ended, .ordered = !is_log(x->path),
-                             .shift = out->shift};
+                             .shift = out->shift,
+                             .grows = from_a > 0 || from_b > 0};
         size_t found = out->findings.n + out->unknown.n;
         bool hidden = hides_secret(&a) || hides_secret(&b);
         tw_lines_compare(c, &l, out);
@@ -411,13 +412,51 @@ static bool matters(const struct tw_cmp *c, const char *path)
     return !never_matters(path) && !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, path);
 }
 
-static void say_single(struct tw_cmp *c, const struct files *in, size_t only_a, size_t only_b, const char *example, struct tw_last_resort *out)
+/* Files that one run alone wrote. */
+struct singles {
+    size_t count[2];       /* in a, in b */
+    const char *example;
+    size_t earlier;        /* outside of the working folder, by the run that ended before the other began */
+    const char *earlier_example;
+};
+
+/* Did this side end before the other began? Then the other one found what it left behind. */
+static bool came_first(const struct twin_run *run, const struct twin_run *other)
+{
+    int64_t end = run->start_realtime_ns + (int64_t)(run->wall_s * 1e9);
+    return run->start_realtime_ns > 0 && end <= other->start_realtime_ns;
+}
+
+static void take_single(struct singles *s, size_t side, const struct twin_run *run, const struct twin_run *other, const char *path)
+{
+    if (path[0] == '/' && came_first(run, other)) {
+        s->earlier_example = s->earlier_example ? s->earlier_example : path;
+        s->earlier++;
+        return;
+    }
+    s->example = s->example ? s->example : path;
+    s->count[side]++;
+}
+
+/* What is kept from run to run (a compiled kernel, a list of fonts) is written by the first run
+ * alone, which finds nothing. So a file that the later run did not write is no finding by itself. */
+static void say_earlier(struct tw_cmp *c, const struct singles *s, const char *label)
+{
+    tw_cmp_note(c, "%zu file%s outside of the working folder written by %s and not written again: not compared, such as %s", s->earlier,
+                s->earlier == 1 ? "" : "s", label, s->earlier_example);
+}
+
+static void say_single(struct tw_cmp *c, const struct files *in, const struct singles *s, struct tw_last_resort *out)
 {
     const struct twin_run *x = in->side_a->run, *y = in->side_b->run;
-    if (!example || c->o->arms || !in->ended || x->files_truncated || y->files_truncated)
+    if (c->o->arms || !in->ended)
+        return;
+    if (s->earlier)
+        say_earlier(c, s, came_first(x, y) ? c->label_a : c->label_b);
+    if (!s->example || x->files_truncated || y->files_truncated)
         return;
     tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%zu files only in %s, %zu only in %s, such as %s (--ignore 'file:GLOB' leaves files out)",
-                                               only_a, c->label_a, only_b, c->label_b, example));
+                                               s->count[0], c->label_a, s->count[1], c->label_b, s->example));
 }
 
 int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out)
@@ -437,25 +476,20 @@ int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_
     }
     bool *taken = tw_calloc(y->file_count + 1, sizeof *taken);
     char **names_a = plain_names(c, a), **names_b = plain_names(c, b);
-    size_t only_a = 0, only_b = 0;
-    const char *example = NULL;
+    struct singles singles = {.example = NULL};
     load_saved(c, a, &in.a);
     load_saved(c, b, &in.b);
     for (size_t i = 0; taken && names_a && names_b && i < x->file_count; i++) {
         const struct twin_run_file *other = counterpart(y, x->files[i].path, names_a[i], names_b, taken);
-        if (other) {
+        if (other)
             judge(c, &x->files[i], other, &in, out);
-        } else if (matters(c, x->files[i].path)) {
-            example = example ? example : x->files[i].path;
-            only_a++;
-        }
+        else if (matters(c, x->files[i].path))
+            take_single(&singles, 0, x, y, x->files[i].path);
     }
     for (size_t i = 0; taken && i < y->file_count; i++)
-        if (!taken[i] && matters(c, y->files[i].path)) {
-            example = example ? example : y->files[i].path;
-            only_b++;
-        }
-    say_single(c, &in, only_a, only_b, example, out);
+        if (!taken[i] && matters(c, y->files[i].path))
+            take_single(&singles, 1, y, x, y->files[i].path);
+    say_single(c, &in, &singles, out);
     c->oom |= !taken;
     tw_free(taken);
     free_names(names_a, x->file_count);

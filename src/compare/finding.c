@@ -101,8 +101,7 @@ void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, ch
     tw_finding_set(c, &f->between[1], to);
 }
 
-/* How many numbers a record holds; 0: it holds none, or they cannot be counted. */
-static uint64_t elements_of(const struct tw_view *v, const struct tw_rec *r)
+uint64_t tw_rec_elements(const struct tw_view *v, const struct tw_rec *r)
 {
     if (r->kind == TWIN_KIND_IN && tw_ends(tw_rec_name(v, r), ".arguments")) /* the bytes of their text */
         return 0;
@@ -117,7 +116,7 @@ static uint64_t elements_of(const struct tw_view *v, const struct tw_rec *r)
 /* A single element's statistics hold its value: sum, when it is finite. */
 static bool single_value(const struct tw_view *v, const struct tw_rec *r, double *value)
 {
-    if (!(r->flags & TWIN_REC_STATS) || r->stats.count != 1 || elements_of(v, r) != 1)
+    if (!(r->flags & TWIN_REC_STATS) || r->stats.count != 1 || tw_rec_elements(v, r) != 1)
         return false;
     *value = r->stats.nan ? NAN : r->stats.pos_inf ? INFINITY : r->stats.neg_inf ? -INFINITY : r->stats.sum;
     return true;
@@ -168,7 +167,7 @@ void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const stru
 {
     double x, y;
     bool exact;
-    *m = (struct tw_measure){.ulp = NAN, .elements = elements_of(vb, b)};
+    *m = (struct tw_measure){.ulp = NAN, .elements = tw_rec_elements(vb, b)};
     m->relative = tw_rec_distance(va, a, vb, b, &m->absolute, &exact);
     if (single_value(va, a, &x) && single_value(vb, b, &y))
         m->ulp = ulps_of(vb, b, x, y);
@@ -288,7 +287,7 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, 
     f->role = d->carrier ? TWIN_CARRIER : TWIN_ORIGIN;
     f->rank = v->proc->rank;
     f->occurrence = r->occurrence;
-    f->elements = elements_of(v, r);
+    f->elements = tw_rec_elements(v, r);
     const char *thread = tw_rec_role(v, r), *process = tw_proc_role(v->proc);
     tw_finding_set(c, &f->process, thread[0] ? tw_cmp_text(c, "%s, %s", process, thread) : tw_cmp_copy(c, process));
     tw_finding_set(c, &f->name, tw_cmp_copy(c, tw_rec_name(v, r)));

@@ -28,6 +28,7 @@ struct tw_cmp {
     const struct twin_compare_options *o;
     struct twin_verdict *v;
     struct tw_tolerance *tolerance; /* NULL = bit for bit */
+    struct tw_judged *judged;       /* of all pairs that are held against the tolerance; NULL: none is */
     struct tw_texts notes, unseen, armed, unarmed;
     struct tw_texts open_texts;     /* reasons that the clock experiment could take away */
     size_t doubts;                  /* calls of tw_cmp_unseen so far, also those that repeat a text or were quick */
@@ -213,6 +214,10 @@ void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct
 int tw_cause_class(uint8_t phase, uint8_t kind);
 /* Is it a weight that was found changed where it was about to be used: written by something that is no optimizer? */
 bool tw_is_written(uint8_t phase, uint8_t kind);
+/* An input of a module that the job had computed. */
+bool tw_is_handed(uint8_t phase, uint8_t kind);
+/* What came from outside of the computation: batches, indices. */
+bool tw_is_data(uint8_t phase, uint8_t kind);
 /* The difference to name first: the earliest origin; among gradients without an order of their own the one nearest the loss. */
 size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b);
 const char *tw_layer(enum twin_phase phase, enum twin_kind kind);
@@ -221,6 +226,8 @@ const char *tw_layer(enum twin_phase phase, enum twin_kind kind);
 bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const struct tw_rec *r);
 
 /* ---- origin.c: what may be called an origin */
+/* How many numbers a record holds; 0: it holds none, or they cannot be counted. */
+uint64_t tw_rec_elements(const struct tw_view *v, const struct tw_rec *r);
 /* Does the record cover fewer elements than the tensor has, or none? */
 bool tw_rec_in_part(const struct tw_view *v, const struct tw_rec *r);
 bool tw_rec_hidden(const struct tw_view *v, const struct tw_rec *r); /* and no record of the view shows the whole tensor */
@@ -368,7 +375,7 @@ struct tw_pair_result {
     struct tw_texts unknown;
     char *equal_before;
     uint64_t equal_records, steps_compared;
-    bool within;                 /* inside the tolerance */
+    bool within;                 /* what differs are values, and none of those judged so far is outside of the tolerance */
     int64_t shift;
     bool shift_found;
     struct twin_range *ranges;
@@ -515,6 +522,7 @@ struct tw_lines {
     bool several_writers; /* processes that print at once: one's line may begin where another's has not ended */
     int64_t shift;
     bool other_ends;      /* numbers count only in lines that name a step */
+    bool grows;           /* only what was added to it is looked at */
 };
 void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last_resort *out);
 /* json_order.c: the text with the members of each object sorted by their keys, and else as it is
@@ -553,6 +561,22 @@ struct tw_nonfinite_at { uint32_t step, number; enum twin_kind kind; bool nan; c
 void tw_claim_nonfinite(struct tw_cmp *c, const struct tw_proc *p, const struct tw_nonfinite_at *at, const size_t *runs, size_t n,
                         size_t have);
 
+/* ---- transplant_claims.c */
+struct tw_transplanted_run {
+    const struct twin_run *reference, *run;
+    enum twin_transplant_kind kind;
+    uint32_t first, steps;
+    uint64_t left_out, unequal, judged[3];  /* steps; judged: for data, generators, computing */
+    const struct twin_origin *origin;
+    size_t origins;
+    const struct tw_seen { size_t origin; uint32_t step; } *see; /* each origin in each step that showed it */
+    size_t seen;
+};
+void tw_claim_transplanted(struct tw_cmp *c, const struct tw_transplanted_run *r);
+/* An operation that was run again on its recorded inputs, in the runs of a zoom pair. */
+void tw_claim_replays(struct tw_cmp *c, const struct twin_finding *f, const struct twin_run *a, const struct twin_run *b, unsigned replays,
+                      unsigned disagree);
+
 void tw_claims_equal(struct tw_cmp *c, const struct tw_scan *s); /* what a scan lists as equal */
 void tw_claims_append(struct tw_cmp *c);                         /* moves c->claims behind those that c->v has already */
 void tw_claims_free(struct twin_claim *claim, size_t n);
@@ -572,15 +596,17 @@ struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *p
 /* One difference. stats_*: NULL when not recorded. relative, absolute: of the L2 distance; NaN when it is not known. */
 struct tw_measure { bool missing; double relative, absolute, ulp; uint64_t elements; const struct twin_stats *stats_a, *stats_b; };
 void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b, struct tw_measure *m);
-/* Begins with worst = -1. outside, open: the first difference that is outside, that could not be judged. few_kept: the reference is
+/* Begins with worst = -1. outside, open: the first difference that is outside, that could not be judged; unknown: the first step of
+ * which something is missing. few_kept: the reference is
  * a baseline, which keeps numbers of few steps: the verdict then says in which steps it judged (span), and the last step of each
  * process that differs must be among them, with its weights: else `end_open` names it. */
 #define TW_JUDGED_SPANS 16
 struct tw_judged {
-    double worst;
+    double worst, worst_of_step;
     char *where;
-    uint64_t measured, unmeasured, open_weights; /* open_weights: of the unmeasured, weights */
-    char *outside, *open, *end_open;
+    uint64_t measured, unmeasured, open_weights; /* differences; open_weights: of the unmeasured, weights */
+    uint64_t outside_rows, unknown_steps;
+    char *outside, *open, *unknown, *end_open;
     bool few_kept;
     struct tw_judged_span { uint32_t first, last; } span[TW_JUDGED_SPANS];
     size_t spans, more; /* more: steps beyond those that fit */
@@ -589,11 +615,11 @@ extern uint64_t tw_judge_limit;
 void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name, uint32_t step, const struct tw_measure *m,
                           struct tw_judged *j);
 void tw_judged_outside(struct tw_cmp *c, struct tw_judged *j, char *text); /* takes text; the first one stays */
-void tw_judged_open(struct tw_cmp *c, struct tw_judged *j, char *text);    /* takes text; counts one that is not judged */
+void tw_judged_unknown(struct tw_cmp *c, struct tw_judged *j, char *text); /* takes text; counts a step that is not judged */
 bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j);        /* says which in a note */
 void tw_judged_free(struct tw_judged *j);
-/* Judges every differing step of a pair. *inside false: something lies outside or cannot be judged (said in a note). */
-int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, struct twin_error *err);
+/* judge.c: judges every differing step of a pair of processes into c->judged, up to the first that is outside, and claims it. */
+int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err);
 void tw_tolerance_report(struct tw_cmp *c); /* the rules and their use go to c->v */
 
 #endif

@@ -238,7 +238,9 @@ static void add_onset(struct tw_cmp *c, const struct tw_lines *l, const struct l
     const char *x = line_a->masked, *y = line_b->masked;
     struct twin_verdict *v = c->v;
     int64_t step = tw_noise_step(x);
-    if (step < 0 || c->quick || c->o->shift != 0 || (c->o->arms && c->o->find_shift)) /* a resumed arm may count anew */
+    if (step < 0 || tw_noise_step(y) != step) /* the number that differs may be the step itself */
+        return;
+    if (c->quick || c->o->shift != 0 || (c->o->arms && c->o->find_shift)) /* a resumed arm may count anew */
         return;
     char *name = name_of_difference(x, y);
     char *what = name ? tw_cmp_text(c, "printed %s", name) : NULL;
@@ -318,7 +320,7 @@ static void report_open(struct tw_cmp *c, const struct tw_lines *l, const struct
     char *text = tw_cmp_text(c, "%s: whether %zu line%s in a speed or in a result is not known, first \"%.*s\" and \"%.*s\" "
                              "(--ignore 'line:REGEX' leaves lines out)", l->name, pairs->n,
                              pairs->n == 1 ? " differs" : "s differ", quoted(x), x->text, quoted(y), y->text);
-    if (l->kind == TWIN_KIND_LINE && text)
+    if (!l->grows && text)
         tw_texts_add(c, &c->open_texts, tw_cmp_copy(c, text));
     tw_texts_add(c, &out->unknown, text);
 }

@@ -56,6 +56,8 @@ char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
         return tw_cmp_text(c, "%.200s of step %u", op, r->step);
     if (r->kind == TWIN_KIND_ACTIVATION && strcmp(name, "output") == 0 && scope[0])
         return tw_cmp_text(c, "output of %.200s in step %u", scope, r->step);
+    if (tw_is_handed(r->phase, r->kind))
+        return tw_cmp_text(c, "%.200s of %.200s in step %u", name, scope, r->step);
     return tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(r->kind), name, r->step);
 }
 
@@ -195,9 +197,22 @@ static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index,
     return 0;
 }
 
-/* What a line of the job wrote to a weight was made by no operation that was seen. */
-static char *say_before_writing(struct tw_cmp *c, const struct tw_rec *r)
+static bool left_by_backward(const struct tw_view *v, const struct tw_rec *r)
 {
+    for (size_t i = 0; i < v->count; i++) {
+        const struct tw_rec *x = &v->rec[i];
+        bool gradient = x->phase == TWIN_PHASE_BACKWARD && x->kind == TWIN_KIND_GRADIENT && x->step == r->step;
+        if (gradient && strcmp(tw_rec_name(v, x), tw_rec_name(v, r)) == 0 && strcmp(tw_rec_scope(v, x), tw_rec_scope(v, r)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What a line of the job wrote to a weight or a gradient was made by no operation that was seen. */
+static char *say_before_writing(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
+{
+    if (r->kind == TWIN_KIND_GRADIENT)
+        return tw_cmp_text(c, "the %s of step %u", left_by_backward(v, r) ? "backward" : "forward", r->step);
     if (r->phase == TWIN_PHASE_BACKWARD)
         return tw_cmp_text(c, "the forward of step %u", r->step);
     if (r->step == 0)
@@ -220,6 +235,34 @@ static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const stru
     }
 }
 
+/* "16 SGD": from step 16 on a write past PyTorch's version counter, between a backward and what its optimizer reads, can be missed. */
+static void unseen_gradient(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r, char **found)
+{
+    const char *key, *value;
+    bool its = r->phase == TWIN_PHASE_BACKWARD && r->kind == TWIN_KIND_GRADIENT;
+    for (size_t i = 0; its && !*found && twin_trace_note(v->proc->trace, i, &key, &value); i++) {
+        if (strcmp(key, "gradient.unseen") == 0 && r->step >= strtoul(value, NULL, 10))
+            *found = tw_cmp_text(c, "the forward of step %u", r->step);
+    }
+}
+
+/* "3 MSELoss was given what no record shows": from step 3 on nobody saw what this module makes its output of. */
+static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r, char **found)
+{
+    const char *key, *value, *scope = tw_rec_scope(v, r);
+    bool made = r->phase == TWIN_PHASE_FORWARD && (r->kind == TWIN_KIND_ACTIVATION || r->kind == TWIN_KIND_LOSS);
+    for (size_t i = 0; made && scope[0] && !*found && twin_trace_note(v->proc->trace, i, &key, &value); i++) {
+        char *label;
+        size_t n = strlen(scope);
+        if (strcmp(key, "input.unseen") != 0)
+            continue;
+        unsigned long from = strtoul(value, &label, 10);
+        bool its = label != value && strncmp(label + 1, scope, n) == 0 && label[1 + n] == ' ';
+        if (its && r->step >= from)
+            *found = tw_cmp_text(c, "the call of %.200s in step %u (which%.200s)", scope, r->step, label + 1 + n);
+    }
+}
+
 static char *say_end_of_step_before(struct tw_cmp *c, uint32_t step)
 {
     return step > 0 ? tw_cmp_text(c, "the end of step %u", step - 1) : tw_cmp_copy(c, "the beginning");
@@ -238,15 +281,56 @@ static char *say_operation_before(struct tw_cmp *c, const struct tw_view *v, siz
     return say_end_of_step_before(c, r->step);
 }
 
-/* A record of a thing that was made elsewhere, out of sight: what an operation was given, a module that is first called when
- * steps have passed, tensors that a file is made of. It shows a difference and cannot be where it was made. Sets *found to
+/* What a backward starts from and no module gave out: lines of the job computed it, from whatever they had. */
+static bool is_loss_of_lines(const struct tw_view *v, const struct tw_rec *r)
+{
+    const char *op = tw_rec_op(v, r);
+    return r->phase == TWIN_PHASE_FORWARD && r->kind == TWIN_KIND_LOSS && (strcmp(op, "backward") == 0 || strcmp(op, "autograd.grad") == 0);
+}
+
+/* The output of a model recorded last before, which is equal. */
+static char *say_output_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
+{
+    for (size_t i = index; i-- > 0;)
+        if (v->rec[i].kind == TWIN_KIND_ACTIVATION && v->rec[i].step == v->rec[index].step)
+            return tw_rec_say(c, v, &v->rec[i]);
+    return say_end_of_step_before(c, v->rec[index].step);
+}
+
+/* A generator's state that no drawing module, loader or operation is named for: lines of the job have drawn from it, or set it. */
+static bool is_state_of_lines(const struct tw_view *v, const struct tw_rec *r)
+{
+    const char *op = tw_rec_op(v, r);
+    return r->kind == TWIN_KIND_STATE && (op[0] == '\0' || strcmp(op, "user code") == 0);
+}
+
+/* The same generator's state as it was recorded last before, which is equal. */
+static char *say_state_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
+{
+    const struct tw_rec *r = &v->rec[index];
+    for (size_t i = index; i-- > 0;) {
+        const struct tw_rec *x = &v->rec[i];
+        if (x->kind == TWIN_KIND_STATE && x->step == r->step && strcmp(tw_rec_name(v, x), tw_rec_name(v, r)) == 0 && tw_rec_op(v, x)[0])
+            return tw_cmp_text(c, "state %.200s of step %u behind %.200s", tw_rec_name(v, x), x->step, tw_rec_op(v, x));
+    }
+    return r->phase == TWIN_PHASE_INIT ? tw_cmp_copy(c, "the beginning") : say_end_of_step_before(c, r->step);
+}
+
+/* A record of a thing that was made elsewhere, out of sight: what an operation or a module was given, a module that is first called
+ * when steps have passed, tensors that a file is made of. It shows a difference and cannot be where it was made. Sets *found to
  * the last thing seen before. */
 static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found)
 {
     const struct tw_rec *r = &v->rec[index];
     if (r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN)
         *found = say_operation_before(c, v, index);
-    else if (r->phase == TWIN_PHASE_INIT && r->kind != TWIN_KIND_STATE && r->step > 0)
+    else if (is_state_of_lines(v, r))
+        *found = say_state_before(c, v, index);
+    else if (is_loss_of_lines(v, r))
+        *found = say_output_before(c, v, index);
+    else if (tw_is_handed(r->phase, r->kind) && strcmp(tw_rec_op(v, r), "written") == 0)
+        *found = tw_cmp_text(c, "the batch of step %u as the loader delivered it", r->step);
+    else if (tw_is_handed(r->phase, r->kind) || (r->phase == TWIN_PHASE_INIT && r->kind != TWIN_KIND_STATE && r->step > 0))
         *found = tw_cmp_copy(c, "the beginning");
     else if (r->phase == TWIN_PHASE_CHECKPOINT)
         *found = say_end_of_step_before(c, r->step);
@@ -284,6 +368,15 @@ static void behind_the_end(struct tw_cmp *c, const struct tw_diff *x, const stru
     *found = tw_cmp_text(c, "the end of %s, which failed", ended == a ? c->label_a : c->label_b);
 }
 
+/* A gradient that one run alone has: in the other one the operation that makes it did not run, so that
+ * no inputs of it were seen there. What decided that it runs (a branch, a set to None) lies before it. */
+static char *say_before_alone(struct tw_cmp *c, const struct tw_diff *x, const struct tw_rec *r)
+{
+    bool alone = x->type == TWIN_FINDING_ONLY_A || x->type == TWIN_FINDING_ONLY_B;
+    bool gradient = r->kind == TWIN_KIND_GRADIENT || r->kind == TWIN_KIND_GRADIENT_LOCAL;
+    return alone && gradient ? tw_cmp_text(c, "the forward of step %u", r->step) : NULL;
+}
+
 int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
                     struct twin_error *err)
 {
@@ -294,19 +387,25 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         return 0;
     const struct tw_rec *named = tw_diff_rec(x, a, b, &v);
     if (tw_is_written(named->phase, named->kind))
-        from = say_before_writing(c, named);
+        from = say_before_writing(c, v, named);
     else if (x->a != TW_NONE)
         only_shown(c, a, x->a, &from);
     else
         only_shown(c, b, x->b, &from);
     if (!from)
         behind_the_end(c, x, a, b, &from);
+    if (!from)
+        from = say_before_alone(c, x, named);
     if (!from && x->a != TW_NONE)
         rc = hidden_input(c, a, x->a, &from, err);
     if (rc == 0 && !from && x->b != TW_NONE)
         rc = hidden_input(c, b, x->b, &from, err);
     if (rc == 0 && !from)
         hidden_at_seam(c, a, b, named, &from);
+    if (rc == 0 && !from)
+        unseen_input(c, v, named, &from);
+    if (rc == 0 && !from)
+        unseen_gradient(c, v, named, &from);
     if (rc == 0 && !from)
         unseen_writing(c, a->proc, named, &from);
     if (rc == 0 && !from)

@@ -86,7 +86,7 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
 {
     struct twin_finding *f = best->origins.n ? &best->origins.f[0] : NULL;
     bool seen = false, differs = false;
-    if (!f || world < 2 || (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))
+    if (!f || world < 2 || tw_is_written(f->phase, f->kind) || (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))
         return;
     for (size_t i = 0; i < scans->n; i++)
         if (scans->s[i].found && scans->s[i].step == best->step) {
@@ -136,17 +136,30 @@ static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
     tw_texts_free(&others);
 }
 
-static int within_tolerance(struct tw_cmp *c, struct scans *scans, bool *within, struct twin_error *err)
+/* Every process that differs, up to the first difference that is outside. */
+static int judge_all(struct tw_cmp *c, const struct scans *scans, struct twin_error *err)
 {
-    *within = true;
-    for (size_t i = 0; i < scans->n && *within; i++) {
-        if (!scans->s[i].found)
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < scans->n && !c->judged->outside; i++)
+        if (scans->s[i].found)
+            rc = tw_tolerance_judge(c, &scans->s[i], err);
+    return rc;
+}
+
+/* What came after the last step of processes that differ was judged with the steps. Of a run that did not end as it wanted to
+ * more may be missing. */
+static void look_at_tails(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct scans *scans)
+{
+    const bool partial = !tw_side_complete(a) || tw_side_failed(a) || !tw_side_complete(b) || tw_side_failed(b);
+    const bool stopped = tw_side_stopped(a) || tw_side_stopped(b);
+    for (size_t i = 0; i < scans->n; i++) {
+        struct tw_scan *s = &scans->s[i];
+        const bool same_end = (int64_t)s->pair->a->info->steps + s->shift == (int64_t)s->pair->b->info->steps;
+        if (!s->found || !same_end || (c->o->steps_given && s->end >= c->o->steps))
             continue;
-        int rc = tw_tolerance_judge(c, &scans->s[i], within, err);
-        if (rc != 0)
-            return rc;
+        s->tail_seen = true;
+        s->tail_unknown = partial && !stopped;
     }
-    return 0;
 }
 
 static void take_one(struct tw_cmp *c, struct tw_pair_result *r, struct twin_finding *f)
@@ -316,8 +329,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
         if (!c->quick)
             tw_trend(c, best, err);
         judge_reduction(c, &scans, best, a->world);
-        if (c->tolerance)
-            rc = within_tolerance(c, &scans, &r->within, err);
+        if (c->judged)
+            rc = judge_all(c, &scans, err);
         if (named != best) {
             for (size_t i = 0; i < named->origins.n; i++) /* its own numbering means nothing to the reader */
                 named->origins.f[i].step_a = named->origins.f[i].step_b = best->step;
@@ -340,11 +353,13 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     take_one(c, r, tw_steps_compare(c, a, b, pairs, n));
     if (r->differs && !r->value && r->origins.n)
         r->step = r->origins.f[0].type == TWIN_FINDING_RANKS ? -1 : (int64_t)r->origins.f[0].step_a;
-    r->within &= r->value && r->origins.n && r->origins.f[r->origins.n - 1].type == TWIN_FINDING_VALUE;
+    r->within = c->judged && !c->judged->outside && r->value && r->origins.n && r->origins.f[r->origins.n - 1].type == TWIN_FINDING_VALUE;
     r->failed_alike = !r->value && tw_side_failed(a) && tw_side_failed(b);
-    if (!r->differs)
+    if (r->within)
+        look_at_tails(c, a, b, &scans);
+    if (!r->differs || r->within) /* what "same" needs, "within tolerance" needs, too */
         tw_coverage(c, a, scans.s, scans.n);
-    tw_ranges_account(c, a, b, scans.s, scans.n, r->differs);
+    tw_ranges_account(c, a, b, scans.s, scans.n, r->differs && !r->within);
     if (tw_ranges_make(c, scans.s, scans.n, &r->ranges, &r->range_count) != 0)
         c->oom = true;
     last_resort(c, a, b, &scans, r);

@@ -8,9 +8,12 @@
 
 struct label { uint8_t phase, kind; const char *text; }; /* phase 0 = any */
 
+enum { ENTERING = 5 }; /* the label without a kind: weights that entered the step */
+
 static const struct label labels[] = {
-    {0, TWIN_KIND_INDICES, "sample indices"}, {0, TWIN_KIND_BATCH, "batch"}, {0, TWIN_KIND_STATE, "generator states"},
-    {TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "initial weights"}, {0, 0, "weights"}, {0, TWIN_KIND_ACTIVATION, "activations"},
+    {0, TWIN_KIND_INDICES, "sample indices"}, {0, TWIN_KIND_BATCH, "batch"}, {TWIN_PHASE_DATA, TWIN_KIND_IN, "inputs of modules"},
+    {0, TWIN_KIND_STATE, "generator states"},
+    {TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "initial weights"}, [ENTERING] = {0, 0, "weights"}, {0, TWIN_KIND_ACTIVATION, "activations"},
     {0, TWIN_KIND_LOSS, "loss"}, {0, TWIN_KIND_GRADIENT_LOCAL, "local gradients"}, {0, TWIN_KIND_GRADIENT, "gradients"},
     {0, TWIN_KIND_HYPER, "hyperparameters"}, {0, TWIN_KIND_MOMENT, "optimizer state"},
     {TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "updated weights"}, {0, TWIN_KIND_VALUE, "recorded values"},
@@ -77,6 +80,9 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
     uint64_t records[LABELS] = {0};
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(first, a, b, &v);
+    /* What differs at the seam of a resumed arm stands among records of two steps: others of its kind
+     * are no records of the step that is named (shift.c says what is equal at the seam). */
+    bool at_seam = v == a && a->rec[a->count - 1].step > r->step;
     size_t siblings = 0;
     out->equal_records = 0;
     for (size_t i = 0; i < d->count; i++) {
@@ -94,7 +100,7 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
                 differs[label_of(x)] = true;
             continue;
         }
-        bool sibling = x->phase == r->phase && x->kind == r->kind && plural(r->phase, r->kind);
+        bool sibling = !at_seam && x->phase == r->phase && x->kind == r->kind && plural(r->phase, r->kind);
         siblings += sibling;
         bool first_of_all = x->phase == TWIN_PHASE_INIT && r->phase != TWIN_PHASE_INIT; /* a model is announced when it is called */
         if (2 * (i + 1) >= first->at && !sibling && !first_of_all)
@@ -107,9 +113,9 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
     }
     struct twin_step_hash h;
     uint32_t step = out->step;
-    bool handed_on = !seen[4] && step > 0 && twin_trace_step_hash(a->proc->trace, step - 1, &h, NULL) == 0 &&
+    bool handed_on = !seen[ENTERING] && step > 0 && twin_trace_step_hash(a->proc->trace, step - 1, &h, NULL) == 0 &&
                      (h.phase[TWIN_PHASE_OPTIMIZER].lo | h.phase[TWIN_PHASE_OPTIMIZER].hi) && tw_left_whole(c, a->proc, step - 1);
-    seen[4] |= handed_on; /* what was written to them since is not seen here */
+    seen[ENTERING] |= handed_on; /* what was written to them since is not seen here */
     size_t count = 0, done = 0;
     for (size_t i = 0; i < LABELS; i++)
         count += seen[i] && !differs[i];
@@ -130,7 +136,7 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             tw_buf_puts(&text, labels[i].text);
         if (!last)
             say_share(&text, a->proc, &labels[i], step);
-        if (i == 4 && handed_on)
+        if (i == ENTERING && handed_on)
             tw_buf_printf(&text, " (as step %u left them)", step - 1);
         done++;
     }

@@ -117,6 +117,25 @@ static size_t match_time_after(const char *p)
     return n;
 }
 
+/* The folder of a time of the run in the folder of its day, as Hydra names them: "/08-30-12", "/083012". */
+static size_t match_folder_of_time(const char *p, const struct tw_facts *f)
+{
+    int hour, minute, fields = 0;
+    double second;
+    if (p[0] != '/')
+        return 0;
+    size_t n = read_clock(p + 1, '-', &hour, &minute, &second, &fields);
+    if (n == 0 && digits(p + 1) == 6) {
+        hour = number_of(p + 1, 2);
+        minute = number_of(p + 3, 2);
+        second = number_of(p + 5, 2);
+        fields = 3;
+        n = 6;
+    }
+    bool fits = fields == 3 && tw_facts_has_clock(f, hour, minute, second);
+    return fits && !is_alnum(p[1 + n]) ? 1 + n : 0;
+}
+
 /* 2026-11-21, 2026/11/21, 2026_11_21, 20261121, 21.11.2026, 21-11-2026, 11/21/2026; with the time behind it. */
 static size_t match_date(const char *p, const struct tw_facts *f)
 {
@@ -135,7 +154,8 @@ static size_t match_date(const char *p, const struct tw_facts *f)
     }
     if (!fits)
         return 0;
-    length += length == 14 ? 0 : match_time_after(p + length);
+    size_t time = length == 14 ? 0 : match_time_after(p + length);
+    length += time ? time : match_folder_of_time(p + length, f);
     if (p[length] == '-' || p[length] == '_') { /* the random part of a run's name: 20261122_120846-1a2b3c4d (wandb) */
         size_t tail = 0;
         while (isdigit((unsigned char)p[length + 1 + tail]) || islower((unsigned char)p[length + 1 + tail]))
@@ -396,8 +416,10 @@ static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
 {
     size_t n = digits(line + at);
     const char *p = line + at;
-    if (n == 0 || n > 7 || is_alnum(p[n]) || (p[n] == '.' && isdigit((unsigned char)p[n + 1])) || (at > 0 && line[at - 1] == '.' && at > 1 &&
-                                                                                                isdigit((unsigned char)line[at - 2])))
+    bool fraction = p[n] == '.' && isdigit((unsigned char)p[n + 1]);
+    bool one_of_many = at > 1 && line[at - 1] == '.' && isalpha((unsigned char)line[at - 2]); /* "tfevents.vm.8017.0" is no number */
+    if (n == 0 || n > 7 || is_alnum(p[n]) || (fraction && !one_of_many) ||
+        (at > 1 && line[at - 1] == '.' && isdigit((unsigned char)line[at - 2])))
         return 0;
     long id = number_of(p, n);
     if (tw_facts_has_id(f, id))

@@ -269,7 +269,7 @@ static bool does_not_count(const struct tw_diff *d, void *user)
     if (!seam && r->kind == TWIN_KIND_ORDER && (d->a == TW_NONE || d->b == TW_NONE))
         return true;
     /* Written to since the step before, which is a first step in one arm: its first weights say what it began with. */
-    if (!seam && tw_is_written(r->phase, r->kind) && r->phase == TWIN_PHASE_FORWARD && (d->a == TW_NONE || d->b == TW_NONE))
+    if (!seam && tw_is_written(r->phase, r->kind) && r->phase != TWIN_PHASE_BACKWARD && (d->a == TW_NONE || d->b == TW_NONE))
         return true;
     if (!seam)
         return d->a == TW_NONE && leads_there(s, r);
@@ -316,7 +316,11 @@ static void describe(struct tw_cmp *c, const struct seam *s, uint32_t k, struct 
         if (f->step_a != s->before)
             continue;
         f->step_b = 0;
-        f->role = TWIN_ORIGIN;
+        f->role = TWIN_ORIGIN; /* a state of its own, held against the one that it should be: nothing lies between */
+        for (size_t n = 0; n < 2; n++) {
+            tw_free(f->between[n]);
+            f->between[n] = NULL;
+        }
         tw_finding_set(c, &f->text, tw_cmp_text(c, "at the seam: %s after step %u, %s at its start", c->label_a, k - 1, c->label_b));
     }
 }

@@ -82,7 +82,7 @@ void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...)
 {
     va_list ap;
     c->doubts++;
-    if (c->quick)
+    if (c->quick && !c->judged) /* "within tolerance" is said of every pair */
         return;
     va_start(ap, format);
     add_formatted(c, &c->unseen, format, ap);

@@ -16,8 +16,6 @@
 #define FILE_CAP ((size_t)1 << 20)
 #define RULES_MAX 10000u
 
-uint64_t tw_judge_limit = UINT64_C(1) << 22; /* differing steps that are judged; more leave the rest not judged */
-
 void tw_tolerance_free(struct tw_tolerance *t)
 {
     for (size_t i = 0; t && i < t->n; i++) {
@@ -196,10 +194,10 @@ void tw_judged_outside(struct tw_cmp *c, struct tw_judged *j, char *text)
     set_once(c, &j->outside, text);
 }
 
-void tw_judged_open(struct tw_cmp *c, struct tw_judged *j, char *text)
+void tw_judged_unknown(struct tw_cmp *c, struct tw_judged *j, char *text)
 {
-    j->unmeasured++;
-    set_once(c, &j->open, text);
+    j->unknown_steps++;
+    set_once(c, &j->unknown, text);
 }
 
 void tw_judged_free(struct tw_judged *j)
@@ -207,8 +205,9 @@ void tw_judged_free(struct tw_judged *j)
     tw_free(j->where);
     tw_free(j->outside);
     tw_free(j->open);
+    tw_free(j->unknown);
     tw_free(j->end_open);
-    *j = (struct tw_judged){.worst = -1};
+    *j = (struct tw_judged){.worst = -1, .worst_of_step = -1};
 }
 
 /* Statistics alone give a lower bound of the distance: the norms' difference. */
@@ -289,13 +288,15 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
     if (!rule || m->missing) {
         if (rule)
             rule->matched++;
+        j->outside_rows++;
         set_once(c, &j->outside, tw_cmp_text(c, "%s/%s/%s at step %u: %s", phase, kind, name, step,
                                              rule ? "missing or of another shape in one run" : "no rule covers it"));
         return;
     }
     rule->matched++;
     if (isnan(m->relative) && !surely_outside(rule, m)) {
-        tw_judged_open(c, j, tw_cmp_text(c, "%s/%s/%s at step %u has no sketch, or holds NaN or Inf", phase, kind, name, step));
+        set_once(c, &j->open, tw_cmp_text(c, "%s/%s/%s at step %u has no sketch, or holds NaN or Inf", phase, kind, name, step));
+        j->unmeasured++;
         rule->unmeasured++;
         j->open_weights += strcmp(kind, twin_kind_name(TWIN_KIND_WEIGHT)) == 0;
         return;
@@ -309,10 +310,12 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
                  tw_cmp_text(c, "%s/%s/%s at step %u: relative L2 %.3g, allowed %s%s", phase, kind, name, step, m->relative,
                              allowed.data ? allowed.data : "", only_ulp ? " (ulp is for single numbers: give a tensor rel_l2 or rtol)" : ""));
         rule->outside++;
+        j->outside_rows++;
         tw_buf_free(&allowed);
         return;
     }
     j->measured++;
+    j->worst_of_step = share > j->worst_of_step ? share : j->worst_of_step;
     judged_at(j, step);
     rule->measured++;
     if (share > rule->worst) {
@@ -323,16 +326,6 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
         j->worst = share;
         tw_finding_set(c, &j->where, tw_cmp_text(c, "%s/%s/%s at step %u", phase, kind, name, step));
     }
-}
-
-static void judge_one(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va, const struct tw_view *vb, struct tw_judged *j)
-{
-    const struct tw_view *v;
-    const struct tw_rec *r = tw_diff_rec(d, va, vb, &v);
-    struct tw_measure m = {.missing = d->type != TWIN_FINDING_VALUE};
-    if (!m.missing)
-        tw_rec_measure(va, &va->rec[d->a], vb, &vb->rec[d->b], &m);
-    tw_tolerance_measure(c, twin_phase_name(r->phase), twin_kind_name(r->kind), tw_rec_name(v, r), r->step, &m, j);
 }
 
 static void say_where(struct tw_cmp *c, const struct tw_judged *j)
@@ -347,7 +340,7 @@ static void say_where(struct tw_cmp *c, const struct tw_judged *j)
 /* A distance that is not known is not a small one: with a run as the reference every difference must have been measured. */
 bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
 {
-    bool enough = j->unmeasured == 0 || (j->few_kept && !j->end_open);
+    bool enough = (j->unmeasured == 0 || (j->few_kept && !j->end_open)) && !j->unknown;
     bool inside = !j->outside && j->measured > 0 && enough;
     if (j->outside)
         tw_cmp_note(c, "outside the tolerance: %s", j->outside);
@@ -361,74 +354,11 @@ bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
     else if (j->unmeasured)
         tw_cmp_note(c, "not judged by the tolerance: %s (%llu of %llu differences); check --tolerance, or --sketch-every 1, records what it takes",
                     j->open ? j->open : "", (unsigned long long)j->unmeasured, (unsigned long long)(j->measured + j->unmeasured));
+    else if (j->unknown)
+        tw_cmp_note(c, "not judged by the tolerance: %s", j->unknown);
     else
         tw_cmp_note(c, "not judged by the tolerance: no difference that it could be held against");
     return inside;
-}
-
-/* One step of both, finished or the last one. */
-static int judge_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_judged *j, struct twin_error *err)
-{
-    struct tw_view va, vb;
-    struct tw_stepdiff d;
-    int rc = tw_scan_step(c, s, step, &va, &vb, &d, err);
-    if (rc != 0)
-        return rc;
-    if (va.dropped + vb.dropped)
-        tw_judged_outside(c, j, tw_cmp_text(c, "step %u has dropped records, which cannot be judged", step));
-    if (va.cut || vb.cut)
-        tw_judged_outside(c, j, tw_cmp_text(c, "step %u has more records than are read, which cannot be judged", step));
-    if (d.unread + d.schedule > 0)
-        tw_judged_open(c, j, tw_cmp_text(c, "step %u has records that could not be read, or whose order among threads is not known", step));
-    for (size_t i = 0; i < d.count; i++)
-        if (tw_diff_significant(&d.d[i]))
-            judge_one(c, &d.d[i], &va, &vb, j);
-    tw_stepdiff_free(&d);
-    tw_view_free(&va);
-    tw_view_free(&vb);
-    return 0;
-}
-
-static bool known_equal(const struct tw_steps *a, size_t i, const struct tw_steps *b, size_t k)
-{
-    return i < a->n && k < b->n && a->step[i].known && b->step[k].known && a->step[i].hash == b->step[k].hash;
-}
-
-/* Where both end after the same step, what follows it is judged, too. */
-static int64_t last_judged(const struct tw_cmp *c, const struct tw_scan *s, const struct tw_steps *a, const struct tw_steps *b)
-{
-    int64_t end_a = (int64_t)a->n, end_b = (int64_t)b->n - s->shift, last = end_a < end_b ? end_a : end_b;
-    if (end_a != end_b)
-        last--;
-    if (c->o->steps_given && last >= (int64_t)c->o->steps)
-        last = (int64_t)c->o->steps - 1;
-    return last < (int64_t)s->step ? (int64_t)s->step : last;
-}
-
-int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, bool *inside, struct twin_error *err)
-{
-    struct tw_judged j = {.worst = -1};
-    struct tw_steps ta = {0}, tb = {0};
-    int rc = tw_steps_load(c, s->pair->a, &ta, err);
-    if (rc == 0)
-        rc = tw_steps_load(c, s->pair->b, &tb, err);
-    int64_t last = last_judged(c, s, &ta, &tb);
-    uint64_t budget = tw_judge_limit;
-    for (int64_t step = s->step; rc == 0 && !j.outside && step <= last; step++) {
-        if (known_equal(&ta, (size_t)step, &tb, (size_t)(step + s->shift)))
-            continue;
-        if (budget-- == 0) {
-            tw_judged_open(c, &j, tw_cmp_text(c, "from step %lld on, after %llu differing steps, none", (long long)step,
-                                              (unsigned long long)tw_judge_limit));
-            break;
-        }
-        rc = judge_step(c, s, (uint32_t)step, &j, err);
-    }
-    *inside = rc == 0 && tw_judged_inside(c, &j);
-    tw_judged_free(&j);
-    tw_steps_free(&ta);
-    tw_steps_free(&tb);
-    return rc;
 }
 
 /* The rules as they were used, handed to the verdict. */

@@ -48,6 +48,8 @@ struct judge {
     unsigned char *unjudged;     /* per step: bit per part */
     struct hit *hit;
     size_t hits, hit_room;
+    struct tw_seen *see;         /* in the run at hand */
+    size_t seen, see_room;
     bool uncut;                  /* something differed that was not replaced */
     uint64_t judged[PARTS];      /* steps, over all comparisons */
 };
@@ -169,7 +171,7 @@ static void take(struct judge *j, const struct tw_diff *d, bool cut, size_t othe
     f->role = TWIN_ORIGIN;
     if (others)
         tw_finding_set(j->c, &f->text, tw_cmp_text(j->c, "with %zu more of its kind", others));
-    if (r->kind == TWIN_KIND_GRADIENT && has_kind(a, TWIN_KIND_GRADIENT_LOCAL)) /* which agree, or they would be named */
+    if (r->kind == TWIN_KIND_GRADIENT && !tw_is_written(r->phase, r->kind) && has_kind(a, TWIN_KIND_GRADIENT_LOCAL)) /* which agree, or they would be named */
         tw_finding_set(j->c, &f->layer, tw_cmp_copy(j->c, "collective"));
     size_t origin = origin_of(j, f, part_of(r, v));
     if (origin != TW_NONE && tw_cmp_room(j->c, &j->hit, j->hits, &j->hit_room, sizeof *j->hit))
@@ -356,21 +358,27 @@ static void count_hits(struct judge *j)
             j->t->origin[last].steps_differing++;
             j->t->origin[last].runs_differing += !seen[last];
             seen[last] = true;
+            if (tw_cmp_room(j->c, &j->see, j->seen, &j->see_room, sizeof *j->see))
+                j->see[j->seen++] = (struct tw_seen){last, h->step};
         }
     }
     j->hits = 0;
 }
 
-static void count_steps(struct judge *j)
+static void count_steps(struct judge *j, struct tw_transplanted_run *r)
 {
-    j->t->steps += j->steps;
     for (uint32_t i = 0; i < j->steps; i++) {
         unsigned bits = j->unjudged[i];
-        j->t->left_out += bits >> PARTS & 1;
-        j->t->unequal += !(bits >> PARTS & 1) && (bits >> OF_COMPUTING & 1);
+        r->left_out += bits >> PARTS & 1;
+        r->unequal += !(bits >> PARTS & 1) && (bits >> OF_COMPUTING & 1);
         for (unsigned p = 0; p < PARTS; p++)
-            j->judged[p] += !(bits >> p & 1);
+            r->judged[p] += !(bits >> p & 1);
     }
+    j->t->steps += j->steps;
+    j->t->left_out += r->left_out;
+    j->t->unequal += r->unequal;
+    for (unsigned p = 0; p < PARTS; p++)
+        j->judged[p] += r->judged[p];
 }
 
 static int judge_run(struct judge *j, const struct twin_run *reference, const struct twin_run *run, size_t index, struct twin_error *err)
@@ -405,8 +413,15 @@ static int judge_run(struct judge *j, const struct twin_run *reference, const st
             rc = judge_pair(j, &pairs[i], err);
     if (rc == 0) {
         j->t->last = j->steps ? j->o->first + j->steps - 1 : j->o->first;
+        struct tw_transplanted_run r = {.reference = reference, .run = run, .kind = j->o->kind, .first = j->o->first, .steps = j->steps};
+        j->seen = 0;
         count_hits(j);
-        count_steps(j);
+        count_steps(j, &r);
+        r.origin = j->t->origin;
+        r.origins = j->t->origin_count;
+        r.see = j->see;
+        r.seen = j->seen;
+        tw_claim_transplanted(j->c, &r);
     }
     tw_free(j->unjudged);
     j->unjudged = NULL;
@@ -507,10 +522,13 @@ int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const
         say(&j, parted_before);
         adopt(&j);
         tw_cmp_append_notes(&c);
+        tw_claims_append(&c);
         if (c.oom)
             rc = twin_error_set(err, TWIN_ENOMEM, "out of memory judging %zu runs", n);
     }
     tw_free(j.hit);
+    tw_free(j.see);
+    tw_claims_free(c.claims.claim, c.claims.n);
     tw_texts_free(&c.notes);
     tw_texts_free(&c.unseen);
     tw_texts_free(&c.armed);

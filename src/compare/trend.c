@@ -39,7 +39,8 @@ static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t,
     v->onsets = grown;
     const char *what = r->kind == TWIN_KIND_STATE ? "generator state" : r->phase == TWIN_PHASE_INIT ? "initial weights"
                      : r->kind == TWIN_KIND_MOMENT ? "optimizer state" : r->kind == TWIN_KIND_GRADIENT_LOCAL ? "local gradients"
-                     : r->kind == TWIN_KIND_HYPER ? "hyperparameters" : twin_kind_name(r->kind);
+                     : r->kind == TWIN_KIND_GRADIENT && tw_is_written(r->phase, r->kind) ? "written gradient"
+                     : r->kind == TWIN_KIND_HYPER ? "hyperparameters" : tw_is_handed(r->phase, r->kind) ? "inputs of modules" : twin_kind_name(r->kind);
     bool many = r->phase != TWIN_PHASE_INIT && (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_GRADIENT || r->kind == TWIN_KIND_ACTIVATION);
     v->onsets[v->onset_count++] = (struct twin_onset){.what = tw_cmp_text(c, "%s%s", what, many ? "s" : ""), .phase = r->phase,
                                                       .kind = r->kind, .step = step};
@@ -52,7 +53,7 @@ static int series_of(const struct tw_rec *r)
     if (r->phase == TWIN_PHASE_OPTIMIZER && r->kind == TWIN_KIND_WEIGHT)
         return 0;
     if (r->kind == TWIN_KIND_GRADIENT)
-        return 1;
+        return tw_is_written(r->phase, r->kind) ? -1 : 1;
     return r->kind == TWIN_KIND_LOSS ? 2 : -1;
 }
 

@@ -283,7 +283,7 @@ static void say(struct tw_cmp *c, const struct twin_cover *v)
 
 void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count)
 {
-    if (c->quick)
+    if (c->quick && !c->judged)
         return;
     c->v->cover_count = 0; /* of the comparison at hand */
     for (size_t i = 0; i < count; i++)

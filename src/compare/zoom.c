@@ -123,6 +123,8 @@ static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct 
     count_replays(f, b, &replays, &disagree);
     count_votes(c, f, a);
     count_votes(c, f, b);
+    if (replays)
+        tw_claim_replays(c, f, a->run, b->run, replays, disagree);
     if (replays && c->v->replay != TWIN_REPLAY_BY_CORE) {
         if (disagree)
             c->v->replay = TWIN_REPLAY_DISAGREES;
@@ -141,7 +143,7 @@ static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct 
 /* What differed before any operation ran, or is set by the job's own lines: operations meet it, and make none of it. */
 static bool comes_from_outside(const struct twin_finding *f)
 {
-    return f->phase == TWIN_PHASE_INIT || f->phase == TWIN_PHASE_DATA || f->kind == TWIN_KIND_STATE || f->kind == TWIN_KIND_HYPER;
+    return f->phase == TWIN_PHASE_INIT || tw_is_data(f->phase, f->kind) || f->kind == TWIN_KIND_STATE || f->kind == TWIN_KIND_HYPER;
 }
 
 /* What a second rerun is told to keep the values of and to replay; see TWINRUN_ZOOM_OP. */
@@ -299,22 +301,45 @@ static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_
     replace_origins(c, f, same);
 }
 
-static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct tw_zoom_found *op)
+struct draw { const char *op, *site; };
+
+static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct draw *draw)
 {
-    tw_finding_set(c, &f->op, tw_cmp_copy(c, op->op));
-    tw_finding_set(c, &f->site, tw_cmp_copy(c, op->site));
+    tw_finding_set(c, &f->op, tw_cmp_copy(c, draw->op));
+    tw_finding_set(c, &f->site, tw_cmp_copy(c, draw->site));
+}
+
+/* Sets *draw to the first operation that was given the state of this generator. States of a processor's generators and of a
+ * device's have other sizes: by these they are told apart. False: such a state was given to none, but others' were. */
+static bool draw_from(const struct tw_view *v, const struct twin_finding *generator, struct draw *draw)
+{
+    bool others = false;
+    for (size_t i = 0; i < v->count; i++) {
+        const struct tw_rec *r = &v->rec[i];
+        if (r->phase != TWIN_PHASE_KERNEL || r->kind != TWIN_KIND_IN || !tw_ends(tw_rec_name(v, r), ".generator"))
+            continue;
+        if (tw_rec_elements(v, r) == generator->elements) {
+            *draw = (struct draw){tw_rec_op(v, r), tw_rec_site(v, r)};
+            return true;
+        }
+        others = true;
+    }
+    return !others;
 }
 
 /* Of a generator that differs, or an initial weight, the line that drew from it first is where to look. */
-static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op)
+static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *v)
 {
     struct twin_finding *f = c->v->first;
+    struct draw draw = {op->op, op->site};
     bool drawn = f->kind == TWIN_KIND_STATE || (f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_WEIGHT);
     if (!drawn || !op->drew || !op->op || !op->site || !*op->site)
         return false;
-    set_draw(c, f, op);
+    if (f->kind == TWIN_KIND_STATE && !draw_from(v, f, &draw))
+        return true; /* another generator's draws say nothing about this one */
+    set_draw(c, f, &draw);
     if (c->v->origin_count)
-        set_draw(c, &c->v->origins[0], op);
+        set_draw(c, &c->v->origins[0], &draw);
     return true;
 }
 
@@ -326,7 +351,7 @@ static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_fo
         revise(c, z, op, d, va, vb);
         return;
     }
-    if (show_draw(c, op))
+    if (show_draw(c, op, va))
         return;
     size_t line = op->site ? strcspn(op->site, "\n") : 0; /* who meets it first is worth knowing, but did not make it */
     tw_cmp_note(c, "zoom: the first operation that meets the difference is %s%s%.*s", name, line ? " at " : "", (int)line, op->site ? op->site : "");
@@ -477,6 +502,7 @@ int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za, cons
     if (rc == 0) {
         note_replays(&c, v->first, &a, &b);
         tw_cmp_append_notes(&c);
+        tw_claims_append(&c);
         if (c.oom)
             rc = twin_error_set(err, TWIN_ENOMEM, "out of memory reading a zoom pair");
     }

@@ -7,11 +7,13 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MOST_BYTES = 64 << 20 };
 
@@ -127,7 +129,23 @@ struct dvc {
     char *folder; /* of the file */
 };
 
-/* root/a/../b as root/b; NULL: it leaves the root, or no memory. */
+/* Is the way to a path below the root one of folders, as DVC wants it? A link on it leads elsewhere. What is missing is fine. */
+static bool without_links(const char *root, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? tw_strndup(path, (size_t)(slash - path)) : NULL;
+    int top = folder ? open(root, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    int fd = top < 0 ? -1 : tw_open_below(top, folder, O_PATH | O_DIRECTORY);
+    bool ok = !slash || fd >= 0 || (top >= 0 && errno == ENOENT);
+    if (fd >= 0)
+        close(fd);
+    if (top >= 0)
+        close(top);
+    tw_free(folder);
+    return ok;
+}
+
+/* root/a/../b as root/b; NULL: it leaves the root, by its parts or by a link, or no memory. */
 static char *resolve(const struct dvc *d, const char *wdir, const char *path)
 {
     char *joined = tw_printf("%s/%s/%s", d->folder, wdir ? wdir : ".", path), *out = joined ? tw_calloc(strlen(joined) + 2, 1) : NULL;
@@ -145,7 +163,8 @@ static char *resolve(const struct dvc *d, const char *wdir, const char *path)
     }
     tw_free(joined);
     const size_t n = strlen(d->root);
-    if (out && relative && strncmp(out, d->root, n) == 0 && (out[n] == '/' || n == 1))
+    const char *below = out && relative && strncmp(out, d->root, n) == 0 && (out[n] == '/' || n == 1) ? out + n + (n > 1) : NULL;
+    if (below && !tw_path_fault(below, strlen(below), TW_PATH_ANY_NAME) && without_links(d->root, below))
         return out;
     tw_free(out);
     return NULL;
@@ -276,7 +295,7 @@ static int look_at(void *user, const struct tw_dvc_out *out)
     char *full = resolve(d, out->wdir, out->path);
     int rc = 0;
     if (!full)
-        tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, out->md5, NULL, 0, 0, "outside of the repository: not read");
+        tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, out->md5, NULL, 0, 0, "outside of the repository, or behind a link: not read");
     else if (!out->md5 || strspn(out->md5, "0123456789abcdef") != 32 || strlen(out->md5) != (folder ? 36u : 32u))
         tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, NULL, NULL, 0, 0, "it has no MD5 here: DVC checks it by another digest");
     else if (stat(full, &st) != 0)

@@ -10,18 +10,15 @@
 #include "written.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,29 +72,6 @@ static bool told_to_end(struct tw_collector *c, int fd, int timeout_ms)
     return c->ended;
 }
 
-/* Nothing of the launcher's stays open here: an end of its pipes held by us would keep somebody waiting. */
-static void leave_launcher(int keep)
-{
-    int null = open("/dev/null", O_RDWR);
-    sigset_t none;
-    for (int fd = 0; fd < 3 && null >= 0; fd++)
-        dup2(null, fd);
-    if (keep != 3 && dup3(keep, 3, O_CLOEXEC) != 3)
-        _exit(1);
-#ifdef SYS_close_range
-    if (syscall(SYS_close_range, 4u, ~0u, 0u) != 0)
-#endif
-        for (int fd = 4; fd < 4096; fd++)
-            close(fd);
-    setpgid(0, 0); /* the terminal's Ctrl-C is not for us */
-    for (int s = 1; s < 32; s++)
-        signal(s, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what a program of ours leaves behind must not look like the job's */
-    prctl(PR_SET_NAME, "twinrun-record");
-}
-
 /* Beside the job, which goes first: on a thread that steps back, since nobody may take that back, and once the job has ended
  * the launcher waits for us and is in a hurry. What a stage asks other programs steps back with it. */
 struct stage { struct tw_collector *c; void (*look)(struct tw_collector *); };
@@ -148,7 +122,7 @@ static void describe(struct tw_collector *c)
 
 static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
 {
-    const int fd = 3;
+    const int fd = TW_CHILD_KEEPS;
     describe(c);
     tw_pv_put(c->root, "code", tw_pv_code(c));
     tw_pv_put(c->root, "programs", tw_pv_programs(c));
@@ -219,7 +193,7 @@ static void before(void *user, const struct twin_run *run, const char *home, cha
     w->pid = fork();
     if (w->pid == 0) {
         struct tw_collector c = {.run = run, .home = home, .env = env, .root = json_object(), .notes = json_array()};
-        leave_launcher(ends[1]);
+        tw_child_leaves_parent(ends[1], "twinrun-record");
         char from[PATH_MAX];
         c.from = getcwd(from, sizeof from) ? from : NULL;
         if (!c.root || !c.notes || !c.from || twin_redactor_open(home, &c.redactor, NULL) != 0)

@@ -405,6 +405,13 @@ static enum twin_power compiler_power(const char *name)
     return TWIN_POWER_MEDIUM; /* just-in-time compilation calls them */
 }
 
+/* NULL: not known. A driver that is there and did not answer says nothing about the GPUs. */
+static const json_t *known_gpus(const json_t *p)
+{
+    const char *why = json_string_value(tw_pv_at(p, "accelerators/why"));
+    return why && tw_starts(why, "the NVIDIA driver does not answer") ? NULL : tw_pv_at(p, "accelerators/gpus");
+}
+
 static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     static const struct row cpu[] = {
@@ -428,7 +435,7 @@ static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
     rows(d, a, b, "processor", cpu, sizeof cpu / sizeof cpu[0]);
     flags(d, a, b);
     rows(d, a, b, "accelerators", gpu, sizeof gpu / sizeof gpu[0]);
-    json_t *x = tw_pv_at(a, "accelerators/gpus"), *y = tw_pv_at(b, "accelerators/gpus");
+    const json_t *x = known_gpus(a), *y = known_gpus(b);
     if (x && y && json_array_size(x) != json_array_size(y)) {
         char p[24], q[24];
         snprintf(p, sizeof p, "%zu", json_array_size(x));
@@ -506,7 +513,9 @@ static void launch(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     const json_t *x = json_array_get(json_object_get(a, "ranks"), 0), *y = json_array_get(json_object_get(b, "ranks"), 0);
     bool same_key = json_equal(json_object_get(a, "redaction_key"), json_object_get(b, "redaction_key"));
-    one(d, a, b, "launch/world", TWIN_POWER_HIGH, "launch", "ranks");
+    /* 0: the job ended before anybody looked at its processes. */
+    if (json_integer_value(tw_pv_at(a, "launch/world")) > 0 && json_integer_value(tw_pv_at(b, "launch/world")) > 0)
+        one(d, a, b, "launch/world", TWIN_POWER_HIGH, "launch", "ranks");
     one(d, a, b, "launch/files", TWIN_POWER_HIGH, "launch", "files that steer collectives");
     one(d, a, b, "launch/scheduler", TWIN_POWER_NOISE, "launch", "scheduler");
     json_t *p = comparable_variables(a, same_key), *q = comparable_variables(b, same_key);

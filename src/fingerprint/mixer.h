@@ -10,25 +10,31 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __CUDACC__ /* the agent's kernels on a GPU (agents/cuda) */
+#define TW_MIXER __host__ __device__ static inline
+#else
+#define TW_MIXER static inline
+#endif
+
 #define TW_KEY_STEP 0x9E3779B97F4A7C15u /* odd: every block number has a key of its own */
 #define TW_KEY_BASE 0xD1B54A32D192ED03u
 
-static inline uint64_t tw_swap_halves(uint64_t x)
+TW_MIXER uint64_t tw_swap_halves(uint64_t x)
 {
     return x << 32 | x >> 32;
 }
 
-static inline uint64_t tw_halves_product(uint64_t x)
+TW_MIXER uint64_t tw_halves_product(uint64_t x)
 {
     return (x & 0xFFFFFFFFu) * (x >> 32);
 }
 
-static inline uint64_t tw_block_key(uint64_t block)
+TW_MIXER uint64_t tw_block_key(uint64_t block)
 {
     return block * TW_KEY_STEP + TW_KEY_BASE;
 }
 
-static inline void tw_mix_block(uint64_t w0, uint64_t w1, uint64_t key, uint64_t *a, uint64_t *b)
+TW_MIXER void tw_mix_block(uint64_t w0, uint64_t w1, uint64_t key, uint64_t *a, uint64_t *b)
 {
     uint64_t x = w0 + key, y = w1 ^ key;
     x += tw_halves_product(y);
@@ -40,7 +46,7 @@ static inline void tw_mix_block(uint64_t w0, uint64_t w1, uint64_t key, uint64_t
     *b += y;
 }
 
-static inline void tw_mix_bytes(const unsigned char *p, uint64_t key, uint64_t *a, uint64_t *b)
+TW_MIXER void tw_mix_bytes(const unsigned char *p, uint64_t key, uint64_t *a, uint64_t *b)
 {
     uint64_t w0, w1;
     memcpy(&w0, p, 8);
@@ -54,12 +60,12 @@ static inline void tw_mix_bytes(const unsigned char *p, uint64_t key, uint64_t *
  */
 #define TW_SIGN_BASE 0x8CB92BA72F3D8DD7u
 
-static inline uint64_t tw_sign_key(uint64_t index) /* of the row's first output */
+TW_MIXER uint64_t tw_sign_key(uint64_t index) /* of the row's first output */
 {
     return index / 512 * 4 * TW_KEY_STEP + TW_SIGN_BASE;
 }
 
-static inline int tw_sketch_minus(uint64_t index)
+TW_MIXER int tw_sketch_minus(uint64_t index)
 {
     uint64_t x = 0, y = 0;
     tw_mix_block(0, 0, index / 128 * TW_KEY_STEP + TW_SIGN_BASE, &x, &y);
@@ -67,7 +73,7 @@ static inline int tw_sketch_minus(uint64_t index)
 }
 
 /* A 64-bit finaliser (splitmix64). */
-static inline uint64_t tw_scatter(uint64_t x)
+TW_MIXER uint64_t tw_scatter(uint64_t x)
 {
     x ^= x >> 30;
     x *= 0xBF58476D1CE4E5B9u;
@@ -77,7 +83,7 @@ static inline uint64_t tw_scatter(uint64_t x)
 }
 
 /* By how many buckets the row of this element is turned. */
-static inline uint32_t tw_sketch_turn(uint64_t index, uint32_t k)
+TW_MIXER uint32_t tw_sketch_turn(uint64_t index, uint32_t k)
 {
     return (uint32_t)(tw_scatter((index / 512 + 1) * TW_KEY_STEP) >> 32) & (k - 1);
 }

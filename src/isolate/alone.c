@@ -4,7 +4,7 @@
 #include "search.h"
 #include <math.h>
 
-#define NO_PIN_ALONE .15 /* odds for needing more than one pin */
+#define NO_PIN_ALONE .08 /* odds for needing more than one pin; docs/internals/measurements.md has others */
 #define SURE .7          /* of a pin that was clean by itself, before it is taken to fresh runs */
 #define CERTAIN .8       /* of a pin that was not tried by itself: the fresh runs do that as well */
 #define ENOUGH .85       /* of no pin alone: one more run with the unlikely ones on is cheaper than what follows */

@@ -14,6 +14,7 @@ enum { PINNED = 0, MOST_RUNS_IN_BLOCK = 10 + 6 * TWIN_SEARCH_FACTORS };
 /* arm[PINNED] has the whole set pinned; arm[m] leaves member m free, m = 1 ... members. */
 struct confirmation {
     struct twin_search_set set;
+    const struct twin_search_set *alternatives; /* of each candidate */
     size_t members, member[TWIN_SEARCH_FACTORS + 1];
     struct tw_arm *arm;                       /* fresh ones */
     struct tw_arm *all;                       /* copies that are never marked: what the report shows */
@@ -53,11 +54,17 @@ static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
     r->unit_why = "replay or transplant showed the operation itself disagreeing; steps are taken to be independent";
 }
 
-/* Error rate for the set that is tested now. What chose it does not testify, so what counts are the sets taken to fresh runs: the
- * j-th gets alpha / 2^j, which sums to alpha however many there will be. */
+/* Error rate for the set that is tested now, as a share of alpha. What chose it does not testify, so what counts are the sets taken to
+ * fresh runs. The first gets .58: of alpha .05 that is just above 1/35, which 7 runs reach, where a half of it would take 8. The j-th gets
+ * .84 / 2^j from the second on, so that all shares sum to 1 however many there will be. */
+double tw_share_of_set(uint32_t number)
+{
+    return number <= 1 ? .58 : .84 * pow(.5, number);
+}
+
 double tw_alpha_share(const struct tw_search *s)
 {
-    return pow(.5, s->sets_tested ? s->sets_tested : 1);
+    return tw_share_of_set(s->sets_tested);
 }
 
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free)
@@ -252,6 +259,7 @@ static void free_main_cause(struct tw_main_cause *m)
 {
     if (m) {
         tw_free(m->cause);
+        tw_free(m->arrangement);
         tw_free(m->evidence.trial);
     }
     tw_free(m);
@@ -300,6 +308,7 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
         if (m == c->unnecessary)
             continue;
         x->candidate = c->member[m];
+        x->alternatives = c->alternatives[c->member[m]];
         x->sufficient = counts(s, pinned);
         x->necessary = counts(s, free);
         x->failed = s->arm[0].failed ? 0 : free->failed;
@@ -323,8 +332,12 @@ static int keep_main_cause(struct tw_search *s, struct twin_error *err)
     struct tw_main_cause *m = tw_calloc(1, sizeof *m);
     if (!m)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for what was found so far");
-    *m = (struct tw_main_cause){s->report->cause, s->report->cause_count, s->report->evidence, s->report->left,
-                                s->report->left_parted, s->report->unit, s->report->unit_why};
+    struct twin_search_report *r = s->report;
+    *m = (struct tw_main_cause){
+        .cause = r->cause, .count = r->cause_count, .evidence = r->evidence, .left = r->left, .left_parted = r->left_parted,
+        .unit = r->unit, .unit_why = r->unit_why, .arrangement = r->arrangement, .confirmations = r->confirmations,
+        .applied = r->applied, .repeats = r->repeats, .p_applied = r->p_applied};
+    r->arrangement = NULL;
     s->report->cause = NULL;
     s->report->cause_count = 0;
     s->report->evidence = (struct twin_search_evidence){0};
@@ -348,8 +361,15 @@ void tw_main_cause_restore(struct tw_search *s)
     s->report->left_parted = m->left_parted;
     s->report->unit = m->unit;
     s->report->unit_why = m->unit_why;
+    tw_free(s->report->arrangement);
+    s->report->arrangement = m->arrangement;
+    s->report->confirmations = m->confirmations;
+    s->report->applied = m->applied;
+    s->report->repeats = m->repeats;
+    s->report->p_applied = m->p_applied;
     s->report->outcome = TWIN_SEARCH_ISOLATED;
     m->cause = NULL;
+    m->arrangement = NULL;
     tw_main_cause_close(s);
 }
 
@@ -379,22 +399,42 @@ static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed 
     return pinned->compared > before ? tw_still_parts(s, err) : 0;
 }
 
-/* What is shown when every member has reached its level. */
+/* Two arms: A parts with the causes, and what they need, as in B. */
+static int apply(struct tw_search *s, enum tw_confirmed *answer, struct twin_error *err)
+{
+    struct twin_search_set together = {{0}};
+    for (size_t i = 0; i < s->report->cause_count; i++) {
+        const struct twin_search_cause *cause = &s->report->cause[i];
+        tw_set_add(&together, cause->candidate);
+        for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+            together.word[w] |= cause->alternatives.word[w];
+    }
+    int rc = tw_confirm_applied(s, &together, answer, err);
+    if (rc || *answer != TW_SUFFICIENT)
+        s->report->cause_count = 0;
+    return rc;
+}
+
+/* What is shown when every member has reached its level. With --thorough nothing changes but what follows: so the log of a search
+ * without it can be gone on with. */
 static int settle(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer, struct twin_error *err)
 {
     int rc = tw_still_parts(s, err);
     if (!rc)
         rc = conclude(s, c, err);
-    if (rc)
-        return rc;
     *answer = TW_SUFFICIENT;
+    if (!rc && s->plan->arms)
+        rc = apply(s, answer, err);
+    if (rc || *answer != TW_SUFFICIENT)
+        return rc;
     if (s->plan->thorough)
         rc = go_on(s, c, answer, err);
     return rc == TW_BUDGET ? 0 : rc;
 }
 
 /* One set, one share of alpha. *less: a member was taken out of the set, and what is left has to be confirmed by itself. */
-static int confirm_set(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, bool *less, struct twin_error *err)
+static int confirm_set(struct tw_search *s, struct twin_search_set *set, const struct twin_search_set *alternatives,
+                       enum tw_confirmed *answer, bool *less, struct twin_error *err)
 {
     struct confirmation *c = NULL;
     uint32_t kind[MOST_RUNS_IN_BLOCK];
@@ -402,6 +442,8 @@ static int confirm_set(struct tw_search *s, struct twin_search_set *set, enum tw
     choose_unit(s, set);
     s->report->confirmations = s->sets_tested;
     int rc = open_confirmation(s, set, &c, err);
+    if (c)
+        c->alternatives = alternatives;
     while (!rc && furthest(c) > 0) {
         size_t n = next_block(s, c, kind);
         rc = write_down(s, c, kind, n, err);
@@ -432,11 +474,12 @@ out:
     return rc;
 }
 
-int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err)
+int tw_confirm(struct tw_search *s, struct twin_search_set *set, const struct twin_search_set *alternatives, enum tw_confirmed *answer,
+               struct twin_error *err)
 {
     for (bool less = true; less;) {
         s->sets_tested++;
-        int rc = confirm_set(s, set, answer, &less, err);
+        int rc = confirm_set(s, set, alternatives, answer, &less, err);
         if (rc)
             return rc;
     }

@@ -36,7 +36,7 @@ int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, e
     for (size_t i = 0; i < s->plan->candidates; i++)
         if (!twin_search_has(set, i))
             tw_set_add(&rest, i);
-    *answer = TW_NOT_SUFFICIENT;
+    *answer = TW_NOT_APPLIED;
     for (uint64_t repeats = s->plan->repeats;;) {
         struct tw_arm *arm = tw_arm(s, &rest, err);
         if (!arm)
@@ -61,7 +61,7 @@ int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, e
         repeats = clean_for(s, applied, level);
         int rc = tw_contrast(s, &none, repeats, &parted, err);
         if (rc || parted) {
-            *answer = TW_SET_FAILS;
+            *answer = TW_A_PARTS;
             return rc;
         }
     }

@@ -6,6 +6,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,7 +270,7 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
         return judge_held(e, &run->affinity, "held.processors", expected, s, err);
     case TW_BY_ENVIRONMENT:
     case TW_BY_EDITS: break;
-    default: return judge(e, TWIN_EFFECT_FAILED, tw_strdup(f->unavailable ? f->unavailable : "nothing applies it"), err);
+    case TW_BY_NOBODY: assert(f->unavailable); return judge(e, TWIN_EFFECT_FAILED, tw_strdup(f->unavailable), err);
     }
     bool python_only = f->needs && strcmp(f->id, "hash-seed") == 0;
     if (python_only && !s->python && s->armed && !s->unarmed)

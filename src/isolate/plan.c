@@ -254,6 +254,24 @@ int twin_world_plan_watch(struct twin_world_plan *p, struct twin_error *err)
     return tw_list_add(&p->env, &p->env_count, tw_strdup("TWINRUN_WATCH=1"), err);
 }
 
+int twin_world_plan_faster(struct twin_world_plan *p, unsigned factor, uint64_t second, struct twin_error *err)
+{
+    static const char name[] = "TWINRUN_FACTORS=";
+    char **mine = NULL;
+    for (size_t i = 0; i < p->env_count; i++)
+        mine = tw_starts(p->env[i], name) ? &p->env[i] : mine;
+    if (mine && strstr(*mine, "clock="))
+        return twin_error_set(err, TWIN_EINVAL, "expected a world in which the clock is free, found %s", *mine);
+    char *text = tw_printf("%s%sclock=scale:%u:%llu", mine ? *mine : name, mine ? "," : "", factor, (unsigned long long)second);
+    if (!text)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    if (!mine)
+        return tw_list_add(&p->env, &p->env_count, text, err);
+    tw_free(*mine);
+    *mine = text;
+    return 0;
+}
+
 int twin_world_plan_variable(struct twin_world_plan *p, char *text, struct twin_error *err)
 {
     return tw_list_add(&p->env, &p->env_count, text, err);

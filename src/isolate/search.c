@@ -41,23 +41,18 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
 /* Alternatives of the chosen pins are kept beside the set, by candidate. */
 struct chosen { struct twin_search_set pins, refuted, alternatives[TWIN_SEARCH_FACTORS]; };
 
-/* The chosen pins are a verdict; of two arms only when A parts with them as in B. */
-static int isolated(struct tw_search *s, const struct chosen *c, struct twin_error *err)
+/* How the search ends with this answer; false: it goes on. */
+static bool ends(struct tw_search *s, enum tw_confirmed answer)
 {
-    struct twin_search_set together = {{0}};
-    enum tw_confirmed answer = TW_SUFFICIENT;
-    for (size_t i = 0; i < s->report->cause_count; i++) {
-        struct twin_search_cause *cause = &s->report->cause[i];
-        cause->alternatives = c->alternatives[cause->candidate];
-        tw_set_add(&together, cause->candidate);
-        for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
-            together.word[w] |= cause->alternatives.word[w];
-    }
-    int rc = s->plan->arms ? tw_confirm_applied(s, &together, &answer, err) : 0;
-    s->report->outcome = answer == TW_SUFFICIENT ? TWIN_SEARCH_ISOLATED : answer == TW_SET_FAILS ? TWIN_SEARCH_UNSTEADY : TWIN_SEARCH_UNEXPLAINED;
-    if (rc || answer != TW_SUFFICIENT)
-        s->report->cause_count = 0;
-    return rc;
+    if (answer == TW_SUFFICIENT)
+        s->report->outcome = TWIN_SEARCH_ISOLATED;
+    else if (answer == TW_NOT_APPLIED)
+        s->report->outcome = TWIN_SEARCH_UNEXPLAINED;
+    else if (answer == TW_A_PARTS)
+        s->report->outcome = TWIN_SEARCH_UNSTEADY;
+    else
+        return false;
+    return true;
 }
 
 bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
@@ -77,13 +72,12 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over, st
     *over = false;
     if (tw_known_to_part(s, &c->pins))
         return 0;
-    int rc = tw_confirm(s, &c->pins, &answer, err);
+    int rc = tw_confirm(s, &c->pins, c->alternatives, &answer, err);
     if (rc)
         return rc;
-    if (answer == TW_SUFFICIENT) {
-        *over = true;
-        return isolated(s, c, err);
-    }
+    *over = ends(s, answer);
+    if (*over)
+        return 0;
     /* Where runs part seldom, one cause is likelier than two of which the first was found: the pin is put aside, once. */
     if (answer == TW_NOT_SUFFICIENT && tw_set_count(&c->pins) == 1 && !s->main_cause && tw_rate(&s->arm[0]) < TW_OFTEN &&
         !twin_search_has(&c->refuted, pin)) {
@@ -355,10 +349,12 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
         rc = 0;
     } else if (rc == TWIN_EINTR) {
         s.report->outcome = TWIN_SEARCH_INTERRUPTED;
+        s.report->cause_count = 0;
         rc = 0;
     }
-    if (!rc && s.report->outcome != TWIN_SEARCH_INTERRUPTED && s.report->outcome != TWIN_SEARCH_GONE &&
-        s.report->outcome != TWIN_SEARCH_ISOLATED)
+    const enum twin_search_outcome how = rc ? TWIN_SEARCH_INTERRUPTED : s.report->outcome;
+    bool stands = how != TWIN_SEARCH_INTERRUPTED && how != TWIN_SEARCH_GONE && how != TWIN_SEARCH_ISOLATED && how != TWIN_SEARCH_UNSTEADY;
+    if (stands) /* that A repeats itself was a part of the claim */
         tw_main_cause_restore(&s);
     if (!rc) {
         summarise(&s);

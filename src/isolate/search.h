@@ -34,6 +34,11 @@ struct tw_main_cause {
     uint64_t left, left_parted;
     enum twin_factor_unit unit;
     const char *unit_why;
+    char *arrangement;
+    uint32_t confirmations;
+    struct twin_search_arm applied; /* two arms */
+    uint64_t repeats;
+    double p_applied;
 };
 
 struct tw_search {
@@ -154,17 +159,20 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer);
 bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins);
 
 /* ---- confirm.c */
-enum tw_confirmed { TW_SUFFICIENT, TW_NOT_SUFFICIENT, TW_SET_FAILS };
+/* The last two are of two arms: A does not part with the set as in B; A parts from A. */
+enum tw_confirmed { TW_SUFFICIENT, TW_NOT_SUFFICIENT, TW_SET_FAILS, TW_NOT_APPLIED, TW_A_PARTS };
 /* Runs that a verdict needs beside the baseline when the natural world goes on as this arm does. */
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free);
-/* Is the set sufficient, each member necessary? Members that are not are taken out of it. */
-int tw_confirm(struct tw_search *s, struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
+/* Is the set sufficient, each member necessary? Members that are not are taken out of it. `alternatives`: of each candidate. */
+int tw_confirm(struct tw_search *s, struct twin_search_set *set, const struct twin_search_set *alternatives, enum tw_confirmed *answer,
+               struct twin_error *err);
 /* The main cause that is kept, if any: becomes the report's; is dropped. */
 void tw_main_cause_restore(struct tw_search *s);
 void tw_main_cause_close(struct tw_search *s);
-/* Two arms: does A part when the set is as in B? TW_NOT_SUFFICIENT: it does not; TW_SET_FAILS: A itself parts from A. */
+/* Two arms: does A part when the set is as in B? TW_SUFFICIENT, TW_NOT_APPLIED or TW_A_PARTS. */
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err);
 /* The share of alpha that the set which is tested now may use. */
+double tw_share_of_set(uint32_t number); /* of alpha, for the n-th set that is taken to fresh runs, from 1 */
 double tw_alpha_share(const struct tw_search *s);
 /* Clean runs that are still missing until the causes are called sufficient. */
 uint32_t tw_more_clean(const struct tw_search *s, uint64_t parted, uint64_t compared);

@@ -57,7 +57,7 @@ static int check_candidates(const struct twin_candidate *candidate, size_t count
 static uint32_t confirm_runs(double alpha)
 {
     uint32_t runs = 2;
-    for (double p = 1; p > alpha / 2; runs++)
+    for (double p = 1; p > alpha * tw_share_of_set(1); runs++)
         p = tw_block_p(runs / 2, runs - runs / 2, runs / 2);
     return runs; /* the loop counts one run too many, which is the natural one */
 }
@@ -76,7 +76,7 @@ static int draw_seed(uint64_t given, uint64_t *seed, struct twin_error *err)
 static void plan_arms(struct twin_search_plan *p, uint32_t levels)
 {
     p->baseline_parts = 3; /* they also say whether A parts with the set as in B */
-    while (tw_all_against_none(p->baseline_parts, p->repeats) > p->alpha / 2)
+    while (tw_all_against_none(p->baseline_parts, p->repeats) > p->alpha * tw_share_of_set(1))
         p->repeats++;
     uint32_t confirm = confirm_runs(p->alpha) + (p->candidates > 1 ? p->baseline_parts : 0);
     p->least_runs = 1 + p->repeats + p->baseline_at_once + 1 + confirm;
@@ -139,7 +139,7 @@ static void put_confirmation(struct tw_buf *b, const struct twin_search_plan *p)
 {
     tw_buf_printf(b, "confirm   fresh runs only, free and pinned ones in an arrangement drawn beforehand (seed %llu); none of the pinned may\n"
                      "          part; p is the share of arrangements at least as convincing, so it holds whatever the machine does\n"
-                     "          meanwhile; the j-th set that is tested gets alpha / 2^j; a natural run that parts comes last\n",
+                     "          meanwhile; the first set that is tested gets .58 of alpha, the j-th .84 / 2^j; a natural run that parts comes last\n",
                   (unsigned long long)p->seed);
     tw_buf_printf(b, "claims    \"isolated (main cause)\": the pins matter; \"isolated\" alone: they are sufficient, shown by %u clean\n"
                      "          comparisons (at most %g of comparisons part, 95%%; assumes that pinned runs are as good as independent)%s\n",
@@ -252,6 +252,21 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r, con
                       (unsigned long long)r->repeats, r->p_applied);
 }
 
+char *twin_search_together_text(const struct twin_search_report *r, const struct twin_candidate *candidate, size_t cause,
+                                struct twin_search_arm alone)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "");
+    for (size_t i = 0, n = 0; i < r->cause_count; i++)
+        if (i != cause)
+            tw_buf_printf(&b, "%s%s", n++ ? ", " : "   only together with ", candidate[r->cause[i].candidate].id);
+    if (r->cause_count > 1 && alone.trials)
+        tw_buf_printf(&b, " (alone: %llu of %llu runs diverged)", (unsigned long long)alone.parted, (unsigned long long)alone.trials);
+    else if (r->cause_count > 1)
+        tw_buf_puts(&b, " (not tried alone)");
+    return tw_buf_steal(&b);
+}
+
 /* What the caller should know of an end that is no verdict. */
 static void put_end(struct tw_buf *b, const struct twin_search_report *r)
 {
@@ -266,7 +281,7 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
         break;
     case TWIN_SEARCH_NOT_ENOUGH: tw_buf_printf(b, "need      about %u runs in all; the same log goes on\n", r->need); break;
     case TWIN_SEARCH_UNEXPLAINED:
-        tw_buf_puts(b, r->arms ? "evidence  A repeats itself, and no set of the differences makes it part\n"
+        tw_buf_puts(b, r->arms ? "evidence  A repeats itself, and no set of the differences makes it part: it lies outside of what differs\n"
                                : "evidence  the pinned world is clean, and changing every candidate there does not bring the divergence back\n");
         break;
     case TWIN_SEARCH_JOB_FAILS:
@@ -282,6 +297,38 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
         break;
     default: break;
     }
+}
+
+char *twin_search_end_text(const struct twin_search_report *r)
+{
+    struct tw_buf b = {0};
+    switch (r->outcome) {
+    case TWIN_SEARCH_ISOLATED: tw_buf_puts(&b, ""); break; /* who knows the factors' titles says it */
+    case TWIN_SEARCH_NO_DIVERGENCE:
+        tw_buf_printf(&b, "No difference was found in %llu comparisons", (unsigned long long)r->baseline);
+        break;
+    case TWIN_SEARCH_OUTSIDE: tw_buf_puts(&b, "The runs part although everything that can be pinned is pinned"); break;
+    case TWIN_SEARCH_HARDWARE:
+        tw_buf_puts(&b, "The runs part under every pin, and one core or device answers otherwise: hardware is suspected");
+        break;
+    case TWIN_SEARCH_NOT_ENOUGH:
+        tw_buf_printf(&b, "The budget ended before a verdict: about %u runs are needed, %u were made", r->need, r->runs);
+        break;
+    case TWIN_SEARCH_UNEXPLAINED:
+        tw_buf_puts(&b, r->arms ? "A repeats itself, and no set of the differences makes it part"
+                                : "Pinned runs agree, but freeing no set of factors brings the divergence back");
+        break;
+    case TWIN_SEARCH_UNSTEADY: tw_buf_puts(&b, "A does not repeat itself: whatever is changed would seem to be to blame"); break;
+    case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(&b, "The search was interrupted: no verdict yet"); break;
+    case TWIN_SEARCH_JOB_FAILS:
+        tw_buf_puts(&b, r->arms ? "A fails: nothing can be compared with it" : "The job fails in every natural run");
+        break;
+    case TWIN_SEARCH_GONE: tw_buf_printf(&b, "Not isolated: the divergence went away after run %u", r->last_parted); break;
+    case TWIN_SEARCH_UNSEEN:
+        tw_buf_puts(&b, "The runs differ in text or files only, which may be harmless; --text takes that for a divergence");
+        break;
+    }
+    return tw_buf_steal(&b);
 }
 
 /* "isolated (main cause)"; "not isolated: the divergence went away after run 5". */

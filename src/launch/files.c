@@ -353,11 +353,11 @@ static int note_fresh_names(const struct tw_snapshot *before, struct twin_run *r
 }
 
 /* "twinrun check ... >log" in the working folder: what we print ourselves is not the job's. */
-static bool is_our_output(const struct file_entry *e)
+static bool is_our_output(uint64_t inode)
 {
     for (int fd = 1; fd <= 2; fd++) {
         struct stat st;
-        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == e->inode)
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == inode)
             return true;
     }
     return false;
@@ -372,6 +372,7 @@ struct listing {
     char *chunk;
     uint64_t hashed, kept;
     int root; /* the working folder */
+    const struct tw_opened *opened;
 };
 
 static int list_file(struct listing *l, struct twin_run_file file, const char *path, struct twin_error *err)
@@ -401,9 +402,42 @@ static int list_file(struct listing *l, struct twin_run_file file, const char *p
     return 0;
 }
 
+/* Files of the working folder stand first, sorted, by the path below it. */
+static bool is_listed(const struct listing *l, const char *path)
+{
+    for (size_t i = 0; i < l->run->file_count; i++)
+        if (strcmp(l->run->files[i].path, path) == 0)
+            return true;
+    return false;
+}
+
 static int list_outside(void *user, const char *path, uint64_t bytes, struct twin_error *err)
 {
-    return list_file(user, (struct twin_run_file){.bytes = bytes}, path, err);
+    struct listing *l = user;
+    struct twin_run_file f = {.bytes = bytes, .bytes_before = tw_opened_before(l->opened, path)};
+    size_t folder = strlen(l->run->cwd);
+    f.existed_before = f.bytes_before > 0;
+    if (tw_path_lies_in(path, l->run->cwd) && path[folder] == '/') /* what the listing did not reach */
+        path += folder + 1;
+    struct stat st;
+    bool gone = fstatat(l->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0;
+    return gone || is_our_output(st.st_ino) || is_listed(l, path) ? 0 : list_file(l, f, path, err);
+}
+
+/* Two ways of knowing a place outside: a word of the command, and what the agents saw being opened. */
+static int list_elsewhere(struct listing *l, const char *home, int64_t since_ns, struct twin_error *err)
+{
+    struct tw_opened opened;
+    int rc = tw_opened_load(&opened, l->run, err);
+    l->opened = &opened;
+    if (rc == 0)
+        rc = tw_outside_each(l->run, home, since_ns, list_outside, l, err);
+    if (rc == 0)
+        rc = tw_opened_each(&opened, home, since_ns, list_outside, l, err);
+    if (opened.cut)
+        tw_run_note(l->run, "which files the job wrote outside of its working folder is not known in full");
+    tw_opened_free(&opened);
+    return rc;
 }
 
 int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
@@ -416,7 +450,7 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
     for (size_t i = 0; rc == 0 && i < after->count; i++) {
         const struct file_entry *e = &after->entries[i];
         struct twin_run_file f = {.bytes = e->bytes};
-        if (!was_written(before, e, &f.bytes_before, &f.existed_before) || is_our_output(e))
+        if (!was_written(before, e, &f.bytes_before, &f.existed_before) || is_our_output(e->inode))
             continue;
         if (!f.existed_before)
             rc = note_fresh_names(before, run, e->path, err);
@@ -424,7 +458,7 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
             rc = list_file(&l, f, e->path, err);
     }
     if (rc == 0)
-        rc = tw_outside_each(run, home, before->taken_ns - SHORT_TICK_NS, list_outside, &l, err);
+        rc = list_elsewhere(&l, home, before->taken_ns - SHORT_TICK_NS, err);
     run->files_truncated = before->truncated || (after && after->truncated);
     if (l.root >= 0)
         close(l.root);
@@ -440,7 +474,7 @@ int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, 
     int rc = 0;
     for (size_t i = 0; s && rc == 0 && i < s->count; i++) {
         const struct file_entry *e = &s->entries[i];
-        if ((e->mtime_ns < since_ns && e->ctime_ns < since_ns) || is_our_output(e))
+        if ((e->mtime_ns < since_ns && e->ctime_ns < since_ns) || is_our_output(e->inode))
             continue;
         char *path = tw_path_join(dir, e->path);
         rc = path ? each(user, path, e->bytes, err) : no_memory(err);

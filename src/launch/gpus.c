@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters of the machine's NVIDIA GPUs while the job runs: `telemetry/gpus` (docs/format/telemetry.md). A thread of its own: the driver's library may take
- * a second to answer, or never does, and the event loop must go on. Where there is no such library the thread ends at once.
+ * Counters of the machine's NVIDIA GPUs while the job runs: `telemetry/gpus` (docs/format/telemetry.md). By a process of its
+ * own: the driver's library may take a second to answer, or never does, and the event loop must go on. It must not be a
+ * thread of the launcher: a process that is forked later would inherit the library as it was set up here, without its
+ * descriptors, and the driver refuses to answer that one. Where there is no such library the process ends at once.
  */
 #include "launch.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,8 +27,12 @@ enum { SM_CLOCK = 1, DIE = 0 };
 #define HELD_DOWN (0x4ull | 0x8 | 0x20 | 0x40 | 0x80)
 
 struct tw_gpus {
-    pthread_t thread;
-    atomic_bool stop;
+    pid_t pid;
+    int end;    /* closed: make an end */
+};
+
+/* In the process that samples. */
+struct sampler {
     char *path, host[256];
     void *library;
     device gpu[GPUS_MAX];
@@ -41,7 +47,7 @@ struct tw_gpus {
 /* NULL stays NULL: what an older driver does not have is not known. */
 #define LOOK_UP(g, field, name) *(void **)&(g)->field = dlsym((g)->library, name)
 
-static bool begin(struct tw_gpus *g)
+static bool begin(struct sampler *g)
 {
     int (*init)(void), (*count)(unsigned *), (*at)(unsigned, device *);
     g->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -72,7 +78,7 @@ static void number(char out[24], unsigned known, unsigned long long v)
         memcpy(out, "-", 2);
 }
 
-static bool row(const struct tw_gpus *g, uint64_t now, bool head)
+static bool row(const struct sampler *g, uint64_t now, bool head)
 {
     unsigned long long used = 0, watts = 0, hottest = 0, slowest = ~0ull, slowed = 0, why;
     unsigned n[5] = {0}, v, both[2];
@@ -104,62 +110,59 @@ static bool row(const struct tw_gpus *g, uint64_t now, bool head)
     return ok;
 }
 
-static void *sample(void *user)
+/* Until the launcher closes its end, or is no more. */
+static _Noreturn void sample(struct sampler *g)
 {
-    struct tw_gpus *g = user;
-    uint64_t start = tw_monotonic_ns(), next = start;
-    bool head = true;
-    if (!begin(g))
-        return NULL;
-    while (!atomic_load(&g->stop)) {
+    uint64_t start = tw_monotonic_ns(), pause = 0;
+    struct pollfd end = {.fd = TW_CHILD_KEEPS, .events = POLLIN};
+    bool head = true, more = g->path && begin(g);
+    while (more && poll(&end, 1, (int)(pause / 1000000)) == 0) {
         uint64_t now = tw_monotonic_ns();
-        if (now >= next) {
-            if (!row(g, now, head))
-                return NULL;
-            head = false;
-            uint64_t spacing = (tw_monotonic_ns() - now) * SPACING, sparse = (now - start) / ROWS_DENSE;
-            spacing = spacing > PERIOD_MS * 1000000ull ? spacing : PERIOD_MS * 1000000ull;
-            next = now + (spacing > sparse ? spacing : sparse);
-        }
-        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        more = row(g, now, head);
+        head = false;
+        uint64_t spacing = (tw_monotonic_ns() - now) * SPACING, sparse = (now - start) / ROWS_DENSE;
+        pause = spacing > PERIOD_MS * 1000000ull ? spacing : PERIOD_MS * 1000000ull;
+        pause = pause > sparse ? pause : sparse;
     }
-    return NULL; /* the library is not shut down, which can take longer than all the rest */
+    _exit(0); /* the library is not shut down, which can take longer than all the rest */
 }
 
 struct tw_gpus *tw_gpus_start(const char *run_dir)
 {
     struct tw_gpus *g = tw_calloc(1, sizeof *g);
-    sigset_t all, kept;
-    if (!g)
-        return NULL;
-    g->path = tw_path_join(run_dir, "telemetry/gpus");
-    gethostname(g->host, sizeof g->host - 1);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &kept);
-    int failed = g->path ? pthread_create(&g->thread, NULL, sample, g) : ENOMEM;
-    pthread_sigmask(SIG_SETMASK, &kept, NULL);
-    if (failed) {
-        tw_free(g->path);
+    int ends[2] = {-1, -1};
+    if (!g || pipe2(ends, O_CLOEXEC) != 0) {
         tw_free(g);
         return NULL;
     }
-    return g;
+    g->pid = fork();
+    if (g->pid == 0) {
+        struct sampler s = {.path = tw_path_join(run_dir, "telemetry/gpus")};
+        tw_child_leaves_parent(ends[0], "twinrun-gpus");
+        gethostname(s.host, sizeof s.host - 1);
+        sample(&s);
+    }
+    close(ends[0]);
+    g->end = ends[1];
+    if (g->pid > 0)
+        return g;
+    close(g->end);
+    tw_free(g);
+    return NULL;
 }
 
 void tw_gpus_stop(struct tw_gpus *g)
 {
-    struct timespec until;
     if (!g)
         return;
-    atomic_store(&g->stop, true);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += PATIENCE_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (pthread_timedjoin_np(g->thread, NULL, &until) != 0) {
-        pthread_detach(g->thread); /* it hangs in the driver: what it holds stays its own */
-        return;
+    close(g->end);
+    /* Whoever waits for any child may have buried it by now. */
+    for (int ms = 0; waitpid(g->pid, NULL, WNOHANG) == 0; ms++) {
+        if (ms == PATIENCE_MS) { /* it hangs in the driver */
+            kill(g->pid, SIGKILL);
+            break;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    tw_free(g->path);
     tw_free(g);
 }

@@ -280,6 +280,8 @@ static int prepare_job(struct launch *l)
         rc = list_files_before(l);
     if (rc == 0)
         watch_begin(l); /* before the table of processes: what it starts is not the job's */
+    if (rc == 0 && o->agents && !o->no_telemetry)
+        job->gpus = tw_gpus_start(l->run->dir); /* the same */
     if (rc == 0 && (job->progress_fd = tw_progress_create(l->run->dir, l->err)) < 0)
         rc = job->progress_fd;
     if (rc == 0 && !(job->tree = tw_tree_start(l->run->dir, o->agents, l->agent.why, l->err)))
@@ -336,10 +338,8 @@ static int start_job(struct launch *l, const sigset_t *wanted)
         job->input.child_fd = -1;
     }
     tw_tree_set_main(job->tree, job->spawn.pid, l->o->argv);
-    if (l->o->agents && !l->o->no_telemetry) {
+    if (l->o->agents && !l->o->no_telemetry)
         job->host = tw_host_open(l->run->dir, job->spawn.pid, job->start_ns);
-        job->gpus = tw_gpus_start(l->run->dir);
-    }
     if (l->watched && l->o->watcher->started)
         l->o->watcher->started(l->o->watcher->user, job->spawn.pid);
     return 0;
@@ -530,6 +530,7 @@ static int run_job(struct launch *l, const sigset_t *wanted)
             return rc;
         tw_supervise(job);
         tw_gpus_stop(job->gpus);
+        job->gpus = NULL;
     }
     tw_input_close(&job->input, l->run);
     return collect(l);
@@ -550,6 +551,7 @@ static void free_launch(struct launch *l, bool failed)
     tw_spawn_end(&job->spawn);
     tw_tree_free(job->tree);
     tw_host_close(job->host);
+    tw_gpus_stop(job->gpus);
     tw_snapshot_free(l->before);
     tw_agent_cleanup(&l->agent, false);
     tw_env_free(&l->env);

@@ -237,7 +237,8 @@ struct tw_host *tw_host_open(const char *run_dir, pid_t job, uint64_t now);
 void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool last); /* when it is due, or the last time */
 uint64_t tw_host_due_ns(const struct tw_host *h);
 void tw_host_close(struct tw_host *h);
-/* gpus.c: a thread that samples until it is stopped. NULL: it could not be started; stop takes it. */
+/* gpus.c: a process that samples until it is stopped. Started before the table of processes: it is not the job's. NULL: it
+ * could not be started; stop takes it. */
 struct tw_gpus;
 struct tw_gpus *tw_gpus_start(const char *run_dir);
 void tw_gpus_stop(struct tw_gpus *g);
@@ -256,6 +257,17 @@ void tw_snapshot_free(struct tw_snapshot *s);
 typedef int tw_outside_fn(void *user, const char *path, uint64_t bytes, struct twin_error *err);
 int tw_outside_each(const struct twin_run *run, const char *home, int64_t since_ns, tw_outside_fn *each,
                     void *user, struct twin_error *err);
+bool tw_path_lies_in(const char *path, const char *folder); /* or is it */
+
+/* ---- opened.c: what the agents say was opened for writing */
+struct tw_opened_file { const char *path; uint64_t bytes_before; /* with an opening that appends; else 0 */ };
+struct tw_opened { struct tw_opened_file *file; size_t count; char *text; bool cut; /* not all is known */ };
+int tw_opened_load(struct tw_opened *w, const struct twin_run *run, struct twin_error *err);
+void tw_opened_free(struct tw_opened *w);
+uint64_t tw_opened_before(const struct tw_opened *w, const char *path);
+int tw_opened_each(struct tw_opened *w, const char *home, int64_t since_ns, tw_outside_fn *each, void *user,
+                    struct twin_error *err);
+
 /* files.c: of one folder */
 int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, tw_outside_fn *each, void *user,
                            struct twin_error *err);

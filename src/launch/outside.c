@@ -3,7 +3,7 @@
  * Results outside of the working folder: "train.py --out /data/run7". A folder or file that the
  * job's command names is looked at when the job has ended, and what was written there during the
  * run is listed like the files of the working folder, by its absolute path. A path that no word of
- * the command names is not seen.
+ * the command names is known from the agents alone (opened.c).
  */
 #include "launch.h"
 
@@ -32,7 +32,7 @@ static bool is_everybodys(const char *path)
     return home && strcmp(path, home) == 0;
 }
 
-static bool lies_in(const char *path, const char *folder)
+bool tw_path_lies_in(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
     return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0' || (n > 0 && folder[n - 1] == '/'));
@@ -51,7 +51,7 @@ static char *place_of(const char *cwd, const char *word, size_t n)
         path = tw_printf("%s/%.*s", cwd, (int)n, word);
     char *real = path ? realpath(path, NULL) : NULL;
     tw_free(path);
-    if (real && (is_everybodys(real) || lies_in(real, cwd) || lies_in(cwd, real))) {
+    if (real && (is_everybodys(real) || tw_path_lies_in(real, cwd) || tw_path_lies_in(cwd, real))) {
         free(real);
         return NULL;
     }
@@ -65,7 +65,7 @@ static void add_place(struct places *p, char *path)
 {
     bool known = path == NULL || p->count == PLACES_MAX;
     for (size_t i = 0; i < p->count && !known; i++)
-        known = lies_in(path, p->path[i]);
+        known = tw_path_lies_in(path, p->path[i]);
     if (known)
         free(path);
     else
@@ -99,7 +99,7 @@ int tw_outside_each(const struct twin_run *run, const char *home, int64_t since_
         int64_t changed = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
         if (S_ISREG(st.st_mode) && changed >= since_ns)
             rc = each(user, p.path[i], (uint64_t)st.st_size, err);
-        else if (S_ISDIR(st.st_mode) && !lies_in(p.path[i], home))
+        else if (S_ISDIR(st.st_mode) && !tw_path_lies_in(p.path[i], home))
             rc = tw_snapshot_each_since(p.path[i], home, since_ns, each, user, err);
     }
     for (size_t i = 0; i < p.count; i++)

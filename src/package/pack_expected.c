@@ -10,7 +10,7 @@
 #include <twin/content.h>
 #include <unistd.h>
 
-static const uint64_t OUTPUT_MAX = (uint64_t)16 << 20;
+static const uint64_t OUTPUT_MAX = (uint64_t)16 << 20, CLAIMED_MAX = (uint64_t)64 << 20;
 
 static void leave_out(struct tw_pack *p, const char *what, const char *why)
 {
@@ -20,9 +20,29 @@ static void leave_out(struct tw_pack *p, const char *what, const char *why)
     tw_free(text);
 }
 
+/*
+ * Why this is none of the files that twinrun itself wrote into a run folder, or NULL. Those are plain: one that leads
+ * elsewhere would ship another file, one that claims a terabyte and has none on the disk would fill it.
+ */
+static const char *not_ours(const char *from)
+{
+    struct stat st;
+    if (lstat(from, &st) != 0)
+        return "it cannot be read";
+    if (!S_ISREG(st.st_mode))
+        return "no regular file";
+    const uint64_t bytes = (uint64_t)st.st_size, on_disk = (uint64_t)st.st_blocks * 512;
+    return bytes > CLAIMED_MAX && on_disk < bytes / 64 ? "its size is claimed, not on the disk" : NULL;
+}
+
 static int put(struct tw_pack *p, const char *from, const char *place, struct twin_error *err)
 {
     struct twin_error inner = TWIN_ERROR_INIT;
+    const char *why = not_ours(from);
+    if (why) {
+        leave_out(p, strrchr(place, '/') + 1, why);
+        return 0;
+    }
     int rc = tw_bag_copy(&p->w, place, from, NULL, NULL, &inner);
     if (rc == TWIN_EFORMAT) {
         leave_out(p, strrchr(place, '/') + 1, inner.message);

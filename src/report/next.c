@@ -186,8 +186,22 @@ static void show_from_python(const struct twin_verdict *v, struct tw_next *next)
     tw_buf_puts(&next->command, "import twinrun; twinrun.record(\"weights\", array); twinrun.step()");
 }
 
+static bool replays_a_graph(const struct twin_verdict *v)
+{
+    for (size_t i = 0; i < v->unseen_count; i++)
+        if (strstr(v->unseen[i], " captured a CUDA graph"))
+            return true;
+    return false;
+}
+
 static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
+    if (replays_a_graph(r->verdict)) { /* twinrun cannot take it out, and doctor finds nothing wrong with it */
+        struct tw_next *next = &n[(*count)++];
+        *next = (struct tw_next){.why = "what a replay computes is not seen"};
+        tw_buf_puts(&next->command, "check the job without its CUDA graph");
+        return;
+    }
     if (r->run_count == 0 || r->runs[0]->torch) {
         add_behind(NULL, n, count, "doctor", "what can be seen here, and why not more");
         return;
@@ -195,7 +209,7 @@ static void show_more(const struct twin_report *r, struct tw_next *n, size_t *co
     if (!lacks_records(r->verdict))
         return;
     struct tw_next *next = &n[(*count)++];
-    *next = (struct tw_next){.why = "in the job, so that what it computes is seen"};
+    *next = (struct tw_next){.why = "to see what the job computes"};
     switch (programs_of(r->runs[0])) {
     case PYTHON: show_from_python(r->verdict, next); break;
     case NATIVE: tw_buf_puts(&next->command, "twin_record(...) and twin_step() of <twin/twin.h>"); break;

@@ -63,7 +63,7 @@ bool tw_is_record(const struct twin_finding *f)
 static const char *prefix_of(const struct twin_finding *f)
 {
     switch (f->kind) {
-    case TWIN_KIND_GRADIENT: return "grad of ";
+    case TWIN_KIND_GRADIENT: return f->phase == TWIN_PHASE_OPTIMIZER ? "grad that was written to, of " : "grad of ";
     case TWIN_KIND_GRADIENT_LOCAL: return "local grad of ";
     case TWIN_KIND_WEIGHT:
         if (f->phase == TWIN_PHASE_INIT)
@@ -76,7 +76,7 @@ static const char *prefix_of(const struct twin_finding *f)
     case TWIN_KIND_FILE: return "tensors in ";
     case TWIN_KIND_ORDER: return "order of the ";
     case TWIN_KIND_VALUE: return "value ";
-    case TWIN_KIND_IN: return "input ";
+    case TWIN_KIND_IN: return f->phase == TWIN_PHASE_DATA ? "" : "input ";
     case TWIN_KIND_OUT: return "output ";
     default: return "";
     }
@@ -87,8 +87,8 @@ void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
     bool root = f->kind == TWIN_KIND_ACTIVATION && strcmp(f->name, "output") == 0 && f->scope[0];
     tw_buf_puts(b, prefix_of(f));
     tw_say_safe(b, root ? f->scope : f->name, 120);
-    bool loader = (f->kind == TWIN_KIND_BATCH || f->kind == TWIN_KIND_INDICES) && f->scope[0];
-    if (loader) {
+    bool handed = f->kind == TWIN_KIND_IN && f->phase == TWIN_PHASE_DATA;
+    if ((f->kind == TWIN_KIND_BATCH || f->kind == TWIN_KIND_INDICES || handed) && f->scope[0]) {
         tw_buf_puts(b, " of ");
         tw_say_safe(b, f->scope, 60);
     }

@@ -81,6 +81,34 @@ static int try_block(struct twin_trace *t, uint64_t offset, bool with_payload, u
     return look;
 }
 
+/*
+ * A file may claim a terabyte that was never written; there is no block in that. Both give `at` where the file system
+ * cannot say. The end of the last bytes below `end` that were written: "something was, at or after x" falls only once.
+ */
+static uint64_t written_before(const struct twin_trace *t, uint64_t end)
+{
+    uint64_t low = 0, high = end;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        off_t data = lseek(t->fd, (off_t)middle, SEEK_DATA);
+        if (data < 0 && errno != ENXIO)
+            return end;
+        if (data >= 0 && (uint64_t)data < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint64_t written_after(const struct twin_trace *t, uint64_t at)
+{
+    off_t data = lseek(t->fd, (off_t)at, SEEK_DATA);
+    if (data < 0)
+        return errno == ENXIO ? t->size : at;
+    return (uint64_t)data / TW_BLOCK_ALIGN * TW_BLOCK_ALIGN;
+}
+
 int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, struct tw_block *b, struct twin_error *err)
 {
     uint64_t chunk[SCAN_CHUNK / 8];
@@ -99,7 +127,7 @@ int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, s
             if (look != TW_DAMAGED)
                 return look;
         }
-        end = start;
+        end = step < SCAN_CHUNK ? start : tw_align_block(written_before(t, start));
         step = step < SCAN_CHUNK ? step * 2 : step;
     }
     return TW_DAMAGED;
@@ -111,7 +139,8 @@ int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *
     int here = tw_trace_header(t, tw_align_block(from), b, err);
     if (here != TW_DAMAGED)
         return here;
-    for (uint64_t start = tw_align_block(from); start < t->size; start += SCAN_CHUNK) {
+    for (uint64_t start = written_after(t, tw_align_block(from)); start < t->size;
+         start = written_after(t, start + SCAN_CHUNK)) {
         int n = tw_trace_pread(t, chunk, sizeof chunk, start, err);
         if (n < 0)
             return n;

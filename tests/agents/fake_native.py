@@ -114,6 +114,14 @@ class FakeLibrary:
 
     records_long = records
 
+    def device(self, stream):
+        return 0
+
+    def gather(self, on):
+        pass
+
+    gather_long = gather
+
     def digests(self, address, n, out):
         """What a record needs is kept; the 16 bytes that stand for it number it."""
         for i in range(n):

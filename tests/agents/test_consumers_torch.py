@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from conftest import FULL
 
 torch = pytest.importorskip("torch")
 
@@ -41,3 +42,11 @@ def test_a_seed_is_no_draw(twinrun, python, home, script):
 def test_every_way_to_seed_is_seen(twinrun, python, home, script, seeding):
     lines = said(twinrun, python, home, script, seeding)
     assert [key for key, _ in lines] == ["consumer.torch-draws"] * 2
+
+
+@pytest.mark.skipif(not FULL, reason="a search of about 15 runs: with --full")
+def test_a_search_says_that_nobody_seeded(twinrun, python, script):
+    script("draws.py", JOB % "")
+    done = twinrun("isolate", "-q", "--pin", "seed.torch,hash-seed", "--", python, "draws.py")
+    assert done.rc == 1 and "seed.torch" in done.out, done
+    assert "torch was never seeded: nothing calls torch.manual_seed before these lines draw" in done.out, done

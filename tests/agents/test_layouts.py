@@ -116,6 +116,27 @@ def test_dvc_lock(verify, tmp_path):
     assert verify("dvc.lock", rc=1) == {"in": "same", "/etc/passwd": "unknown", "../up": "unknown", "remote": "unknown", "out": "changed"}
 
 
+def test_dvc_does_not_follow_a_link_on_the_way(verify, tmp_path):
+    """d/.. is d's folder only where d is none that leads elsewhere; a link at the end is how DVC keeps files in its cache."""
+    outside, repo = tmp_path / "outside", tmp_path / "repo"
+    (repo / ".dvc").mkdir(parents=True)
+    (outside / "in").mkdir(parents=True)
+    (outside / "secret").write_bytes(b"1")
+    (repo / "kept").write_bytes(b"1")
+    (repo / "d").symlink_to(outside / "in")
+    (repo / "link").symlink_to("kept")
+    found = {}
+    for i, path in enumerate(("d/../secret", "d/secret", "link", ".//./link")):
+        dvc_file(repo / ("%d.dvc" % i), path, md5(b"1"))
+        rc = 3 if i == 1 else 1 if i == 0 else 0
+        found.update(verify("repo/%d.dvc" % i, rc=rc))
+    (repo / "d").unlink()
+    (repo / "d").symlink_to(outside)
+    dvc_file(repo / "4.dvc", "d/secret", md5(b"1"))
+    found.update(verify("repo/4.dvc", rc=3))
+    assert found == {"d/../secret": "missing", "d/secret": "unknown", "link": "same", ".//./link": "same"}
+
+
 @pytest.mark.parametrize("text, why", [("", "outs"), ("outs: 3\n", "a list"), ("outs:\n- md5: x\n", "a path"), ("outs: [", "line"), ("outs:\n- path: a\n  path: b\n", "twice"),
                                        ("a: &x [1]\n" + "b: " + "[" * 300, "nested"), ("- 1\n", "outs")])
 def test_dvc_hostile(verify, tmp_path, text, why):

@@ -401,6 +401,23 @@ def test_audit_names_the_consumer(observe, script, work):
     assert done.about("factor.clock") == ["audit, 1 call", "audit, 2 calls"]
 
 
+def test_audit_tells_threads_apart(observe, work):
+    """The same function, called by main, by a thread, and in a child forked by that thread, whose first thread it is."""
+    (work / "who.c").write_text("""
+        #include <pthread.h>
+        #include <sys/random.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        __attribute__((noinline)) void draw(void) { unsigned v; getrandom(&v, sizeof v, 0); __asm__ volatile("" ::: "memory"); }
+        void *work(void *p) { for (volatile int i = 0; i < 2; i++) draw(); if (fork() == 0) { draw(); _exit(0); } wait(NULL); return p; }
+        int main(void) { pthread_t t; draw(); pthread_create(&t, NULL, work, NULL); pthread_join(t, NULL); return 0; }
+    """)
+    subprocess.run(["gcc", "-O1", "-rdynamic", "-pthread", work / "who.c", "-o", work / "who"], check=True)
+    done = observe("entropy=audit", work / "who", rc=0)
+    begins = sorted(v.split(" < ")[0] for v in done.about("audit.entropy"))
+    assert begins == ["1x getrandom", "1x getrandom", "2x getrandom in another thread"]
+
+
 def test_audit_of_python_changes_nothing(observe, script, run):
     import sys
     job = script("job.py", "import os, random, sys, time\nx = os.urandom(4); y = random.random(); t = time.time()\nprint('done', len(os.listdir('/')) > 3)\nsys.exit(3)\n")

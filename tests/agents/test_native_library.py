@@ -31,6 +31,7 @@ def test_gives_only_what_it_should():
     # what a run may pin or audit (docs/internals/libc-agent.md); allocation and locks are in libtwinrun_hot.so
     interposed |= {"getrandom", "getentropy", "arc4random", "arc4random_uniform", "arc4random_buf", "syscall", "_ZNSt13random_device9_M_getvalEv",
                    "open", "open64", "openat", "openat64", "__open_2", "__open64_2", "__openat_2", "__openat64_2", "fopen", "fopen64",
+                   "creat", "creat64", "freopen", "freopen64", "rename", "renameat", "renameat2", "link", "linkat",
                    "read", "__read_chk", "fread", "fread_unlocked", "__fread_chk",
                    "clock_gettime", "gettimeofday", "time", "timespec_get",
                    "clock", "times", "getrusage", "timerfd_settime",

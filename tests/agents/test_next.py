@@ -2,6 +2,9 @@
 """What a person is told to do next, in PyTorch jobs: `check --resume-with`, the zoom of scratch copies, suggestions that can be pasted."""
 import shlex
 
+import pytest
+from conftest import FULL
+
 RESUMED = """
 import os, sys, torch
 torch.manual_seed(0)
@@ -56,7 +59,7 @@ def test_a_zoom_that_takes_too_long_leaves_the_verdict_as_it_was(twinrun, python
     same = ("step_a", "phase", "kind", "name", "op", "role")
     assert [done.json["first"].get(k) for k in same] == [plain.json["first"].get(k) for k in same], done
     cut = [note for note in done.json["notes"] if note.startswith("zoom: cut short at its limit of 1")]
-    assert cut and "before it named an operation; --zoom-time gives it more" in cut[0], done.json["notes"]
+    assert cut and "before it named an operation; --zoom-time gives it more, and twinrun zoom on the two runs has no limit" in cut[0], done.json["notes"]
 
 
 def test_suggestions_after_runs_in_scratch_copies(twinrun, python, work):
@@ -94,3 +97,27 @@ def test_the_line_that_draws_is_the_headline(twinrun, python, work):
     assert "aten::randn   job.py:5 in make" in done.out, done
     assert "::error file=job.py,line=5," in done.out, done
     assert "torch was drawn from before any seed was set" in done.out, done
+
+
+TWICE = NOISY.replace("import os", "import os, pathlib").replace(
+    "noise = ", "noise = 1 if calls > 2 or not calls else ").replace("for step in", """count = pathlib.Path("count")
+count.write_text(count.read_text() + "x" if count.exists() else "x")
+calls = len(count.read_text())
+for step in""")
+
+
+def test_a_zoom_into_what_no_longer_parts_says_so(twinrun, python, work):
+    (work / "job.py").write_text(TWICE)
+    done = twinrun("check", "-q", "--json", "--runs", "2", "--ignore", "file:count", "--", python, "job.py")
+    assert done.rc == 1, done
+    said = "zoom: 3 reruns of step 1 at operation level did not part: it is rare, or watching every operation hides it"
+    assert said in done.json["notes"], done
+
+
+@pytest.mark.skipif(not FULL, reason="spends 60 s on purpose: with --full")
+def test_a_zoom_that_is_cut_in_its_replay_says_what_is_missing(twinrun, python, work):
+    (work / "job.py").write_text(NOISY + "    if 'TWINRUN_ZOOM_OP' in os.environ:\n        __import__('time').sleep(300)\n")
+    done = twinrun("check", "-q", "--json", "--zoom-time", "60", "--runs", "2", "--", python, "job.py")
+    assert done.rc == 1, done
+    assert any("zoom: cut short" in note and ", without replays of what it names; --zoom-time gives it more" in note
+               for note in done.json["notes"]), done.json["notes"]

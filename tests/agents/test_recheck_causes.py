@@ -27,6 +27,9 @@ SOMETIMES = """
         twinrun.record("batch:x", x)
         twinrun.step()
 """
+WORDS = """
+    print(*{"alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"})
+"""
 ARMS = """
     import array, sys, twinrun
     for step in range(3):
@@ -123,10 +126,37 @@ def survivors(mutants, tmp_path):
 def test_a_cause(searched, tmp_path):
     v = searched(ONE, "--pin", "entropy,clock,hash-seed")
     assert refuted(v, tmp_path) == []
-    assert {"search", "confirmation", "cause", "remaining", "last", "pair"} == {c["claim"] for c in v["claims"]}
+    assert {"search", "confirmation", "cause", "rate", "remaining", "last", "pair"} == {c["claim"] for c in v["claims"]}
     assert claim(v, "cause")["factor"] == "entropy" and not claim(v, "remaining")["sufficient"]
     assert survivors(every_lie(v), tmp_path) == []
     assert survivors(every_omission(v), tmp_path) == []
+
+
+def test_words_alone(searched, tmp_path):
+    """With --text: no pair differs in a result, and that it differs in words is held against what was printed."""
+    v = searched(WORDS, "--text", "--pin", "entropy,hash-seed")
+    assert refuted(v, tmp_path) == []
+    assert {c["words"] for c in v["claims"] if c["claim"] == "pair" and c["diverged"]} == {True}
+    assert survivors(every_lie(v), tmp_path) == []
+
+
+def test_a_pair_that_differs_in_words_is_no_divergence(twinrun, script):
+    """Without --text the verdict of such a pair names the words as not judged, and that is what it claims."""
+    script("job.py", """
+        import os
+        again = os.path.exists("once")
+        open("once", "w").close()
+        print("result", "beta" if again else "alpha")
+    """)
+    v = twinrun("check", "--json", "--runs", "2", "--", "python3", "job.py").json
+    assert v["outcome"] == "inconclusive", v
+    runs = [recheck.Run(folder) for folder in v["runs_dir"]]
+    recheck.recheck_pair(v, runs, False, False)
+    said = [i for i, c in enumerate(v["claims"]) if c["claim"] == "unseen" and c["text"].startswith("stdout: ")]
+    for i in reversed(said):
+        del v["unseen"][v["unseen"].index(v["claims"].pop(i)["text"])]
+    with pytest.raises(recheck.Refuted):
+        recheck.recheck_pair(v, runs, False, False)
 
 
 def test_the_recordings_decide(searched, tmp_path):
@@ -168,6 +198,37 @@ def test_two_causes(searched, tmp_path):
     assert refuted(v, tmp_path) == []
     assert sum(c["claim"] == "cause" for c in v["claims"]) == 2
     assert survivors(((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path) == []
+
+
+def test_whether_a_repeats(searched, tmp_path):
+    """--through: the runs of A by itself, which differ here."""
+    arms = ("--a", "python3 job.py one", "--b", "python3 job.py two")
+    v = searched(ONE, "--through", "--pin", "entropy,clock", command=arms)
+    assert refuted(v, tmp_path) == []
+    assert claim(v, "repeats")["diverged"] and len(claim(v, "repeats")["runs"]) == 1
+    lies = [(what, mutant) for what, mutant in every_lie(v) if "(repeats)" in what]
+    assert len(lies) >= 3 and survivors(lies, tmp_path) == []
+    of_b = copy.deepcopy(v)
+    claim(of_b, "repeats")["runs"] = [claim(v, "last")["run"]]
+    assert refuted(of_b, tmp_path)
+
+
+def test_no_divergence(twinrun, script, home, tmp_path):
+    """That a search found none rests on every pair; each word and number, and each pair, is needed."""
+    script("job.py", ARMS)
+    done = twinrun("isolate", "-q", "--pin", "entropy", "--", "python3", "job.py")
+    assert done.rc == 0, done
+    v = json.loads((max((home / "searches").glob("2*")) / "verdict.json").read_text())
+    assert refuted(v, tmp_path) == []
+    assert claim(v, "search")["comparisons"] == 14 == sum(c["claim"] == "pair" for c in v["claims"])
+    assert survivors(every_lie(v), tmp_path) == []
+    for i in range(len(v["claims"])):
+        less = copy.deepcopy(v)
+        del less["claims"][i]
+        assert refuted(less, tmp_path)
+    twice = copy.deepcopy(v)
+    twice["runs_dir"][3] = twice["runs_dir"][4]
+    assert refuted(twice, tmp_path)
 
 
 def test_runs_that_form_classes(searched, tmp_path):

@@ -112,8 +112,11 @@ def test_several_ranks(tmp_path):
 
 
 FAKE_NVML = """
+#include <unistd.h>
 typedef void *device;
-int nvmlInit_v2(void) { return 0; }
+static pid_t set_up_in;    /* as the real one: a process that inherits it set up is not answered */
+int nvmlInit_v2(void) { if (!set_up_in) set_up_in = getpid(); return set_up_in == getpid() ? 0 : 17; }
+int nvmlDeviceGetName(device d, char *text, unsigned n) { if (n > 2) text[0] = 'G', text[1] = 0; return 0; }
 int nvmlDeviceGetCount_v2(unsigned *n) { *n = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, device *d) { *d = (device)(long)(i + 1); return 0; }
 int nvmlDeviceGetUtilizationRates(device d, unsigned *v) { v[0] = (long)d == 1 ? 90 : 70; v[1] = 5; return 0; }
@@ -123,11 +126,24 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(device d, unsigned long long *v) {
 """
 
 
-def test_gpus(tmp_path, monkeypatch):
+@pytest.fixture
+def two_gpus(tmp_path, monkeypatch):
     """A stand-in for the driver's library with two GPUs, one held down by heat, and without a sensor for temperature."""
     (tmp_path / "nvml.c").write_text(FAKE_NVML)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libnvidia-ml.so.1", tmp_path / "nvml.c"], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+
+
+def test_every_run_of_a_check_sees_the_gpus(tmp_path, two_gpus):
+    """The driver answers beside each run, and what does not change is no difference between their worlds."""
+    done = twinrun(tmp_path, "check", "--runs", "2", "--", JOB, "--seconds", ".5", "--train", "3", check=False)
+    assert "different worlds" not in done.stdout, done.stdout
+    records = [json.loads(path.read_text())["accelerators"] for path in tmp_path.glob("runs/*/provenance.json")]
+    assert [[gpu["name"] for gpu in each["gpus"]] for each in records] == [["G", "G"], ["G", "G"]], records
+    assert len(list(tmp_path.glob("runs/*/telemetry/gpus"))) == 2
+
+
+def test_gpus(tmp_path, two_gpus):
     twinrun(tmp_path, "record", "-q", "--", JOB, "--seconds", "1", "--spin", "400000")
     folder = newest(tmp_path)
     ((head, rows),) = table(folder / "telemetry" / "gpus")

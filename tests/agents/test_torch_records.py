@@ -50,6 +50,17 @@ def test_weights_are_those_that_the_step_leaves():
     assert job.select(phase="init", name="a.weight")[0]["digest"] == want
 
 
+@pytest.mark.parametrize("more", [(), ("sparse",)], ids=["conjugate", "sparse"])
+def test_moments_without_plain_memory_are_recorded_in_every_step(more):
+    """Those that stay where they are were sent as rows that nobody had filled; a sparse one switched the agent off."""
+    job = observed("moments", args=more)
+    names = ["plain", "turned"] + (["sparse.indices", "sparse.values"] if more else [])
+    for step in range(5):
+        assert job.names(step=step, kind="moment") == ["param[0][0]." + name for name in names], step
+    turned = [r["digest"] for r in job.select(kind="moment", name="param[0][0].turned")]
+    assert len(set(turned[:5])) == 5
+
+
 def bounds(count):
     """Sixteen equal runs of elements that begin at multiples of 16."""
     length = -(-count // 16) + -(-(-count // 16)) % 16
@@ -231,6 +242,18 @@ def test_coverage_is_noted():
     assert job.note("torch.version") and "optimizer hooks" in job.note("armed") and job.note("unarmed") is None
 
 
+def test_what_a_module_is_given_is_a_batch_unless_the_job_computed_it():
+    job = observed("gan")
+    given = [r["kind"] for r in job.records if r["phase"] == "data" and r["scope"] == "Sequential" and r["name"] == "input[0]"]
+    assert given == ["batch", "batch", "in"] * 3    # real data, something detached, the other model's output
+
+
+def test_a_captured_graph_and_its_replays_are_noted():
+    note = observed("graphs").note("cuda.graph")
+    assert note and note.startswith("2 ") and "graphs.py:18" in note, note
+    assert observed("train").note("cuda.graph") is None
+
+
 # ---------------------------------------------------------------- when a step ends
 
 def test_two_optimizers_that_alternate_make_one_step_of_both():
@@ -264,7 +287,8 @@ def test_a_step_left_out_by_the_scaler_is_a_step_with_its_gradients():
     job = observed("scaler")
     assert job.steps(kind="moment", name="step skipped") == [1]
     assert job.steps(kind="weight", phase="optimizer", name="bias") == [0, 2, 3, 4]
-    assert job.steps(kind="gradient", name="bias") == [0, 1, 2, 3]
+    assert job.steps(kind="gradient", phase="backward", name="bias") == [0, 1, 2, 3]
+    assert job.steps(kind="gradient", phase="optimizer", name="bias") == [0, 2, 3]    # divided by the scale; infinities stay what they are
     scales = [r["digest"] for r in job.select(kind="hyper", name="loss scale")]
     assert len(scales) == 4 and scales[1] != scales[2]
 

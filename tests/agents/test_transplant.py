@@ -4,8 +4,10 @@
 The oracle of exactness is the job itself: it prints a digest of what it trained with, and the transplanted run must print what the
 recorded one printed.
 """
+import copy
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,44 @@ def transplanted(twinrun, python, kind, *options, rc=1):
 def printed(home):
     """What each run printed, by label."""
     return {folder.name.split("-")[-2]: (folder / "stdout").read_text() for folder in sorted(Path(home, "runs").iterdir())}
+
+
+def altered(x, path=()):
+    """Every value in a claim, with another one of its type."""
+    if isinstance(x, (dict, list)):
+        for key, value in x.items() if isinstance(x, dict) else enumerate(x):
+            yield from altered(value, path + (key,))
+    elif isinstance(x, int):
+        yield path, x + 1
+        yield path, x - 1
+    elif isinstance(x, str):
+        yield path, x + "x"
+
+
+def survivors(verdict):
+    """What of the claims about transplants and replays could be another thing, and nobody would notice."""
+    sys.path.insert(0, str(ROOT / "python"))
+    from twinrun import recheck
+    runs, tried = [recheck.Run(d) for d in verdict["runs_dir"]], 0
+
+    def refuted(claims):
+        r = recheck.Recheck(claims, runs, verdict)
+        return [text for c in claims for state, text in [r.one(c)] if state == "refuted"]
+
+    assert refuted(verdict["claims"]) == []
+    for i, claim in enumerate(verdict["claims"]):
+        for path, value in altered(claim) if claim["claim"] == "transplant" else ():
+            claims = copy.deepcopy(verdict["claims"])
+            at = claims[i]
+            for key in path[:-1]:
+                at = at[key]
+            at[path[-1]] = value
+            tried += 1
+            if not refuted(claims):
+                yield path, value
+        if claim["claim"] == "transplant" and claim["of"] == "run":
+            assert refuted(verdict["claims"][:i] + verdict["claims"][i + 1:])
+    assert tried > 5
 
 
 # ---------------------------------------------------------------- the file
@@ -122,6 +162,7 @@ def test_two_causes_are_listed_apart_with_their_rates(twinrun, script, python, h
     # scipy.stats.binomtest(2, 10).proportion_ci(): 0.025211, 0.556095
     assert (origin["rate"], round(origin["low"], 6), round(origin["high"], 6)) == (0.2, 0.025211, 0.556095)
     assert done.json["transplant"] == {"kind": "step", "window": [0, 9], "runs": 1, "steps": 10, "unequal": 0, "left_out": 0, "stopped": False}
+    assert list(survivors(done.json)) == []
     assert "run 2 records" in done.err and not list(Path(home).rglob("*.twv")), done
 
 
@@ -147,6 +188,7 @@ def test_batches_that_stop_the_divergence_carry_it(twinrun, script, python, home
     done = transplanted(twinrun, python, "data")
     verdict = done.json
     origins = verdict["origins"]  # where both drew the same row only the rest of the batch differs, which has another name
+    assert list(survivors(verdict)) == []
     assert {(o["layer"], o["steps"]) for o in origins} == {("data", 6)} and sum(o["steps_differing"] for o in origins) == 6, done
     assert verdict["transplant"]["stopped"] and any("came through the batches" in note for note in verdict["notes"]), done
     out = printed(home)
@@ -222,6 +264,21 @@ def test_too_much_is_refused_before_it_is_recorded(twinrun, script, python, home
     assert len(list(Path(home, "runs").iterdir())) == 1
     done = transplanted(twinrun, python, "data", rc=2)
     assert "needs batches of a DataLoader" in done.err, done
+
+
+def test_what_could_not_be_recorded_is_said(twinrun, script, python):
+    """Steps that grow after the first two: the estimate lets them begin, and the limit ends them."""
+    script("job.py", NET + """
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        rows = [torch.randn(5000 if i == 2 else 3, 4) for i in range(4)]
+        for x in torch.utils.data.DataLoader(rows, batch_size=None):
+            net(x + ENTROPY.random()).pow(2).sum().backward()
+            opt.step()
+            opt.zero_grad()
+        """.replace("\n        ", "\n"))
+    verdict = transplanted(twinrun, python, "data", "--no-zoom", "--transplant-limit", "20K").json
+    said = "transplant: rank 0 recorded nothing more, or took nothing more, from step 2 on: 20480 bytes are used up"
+    assert said in verdict["notes"], verdict["notes"]
 
 
 @pytest.mark.skipif(not FULL, reason="two ranks, three runs: with --full")

@@ -9,6 +9,7 @@ import os
 
 import pytest
 from conftest import FULL, ROOT
+from test_transplant import survivors
 
 CORES = sorted(os.sched_getaffinity(0))
 two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
@@ -35,6 +36,22 @@ for step in range(3):
     os.sched_setaffinity(0, cores)
     opt.zero_grad()
     (weight * torch.ops.ghost.scale(weight.detach())).sum().backward()
+    opt.step()
+"""
+
+
+MODEL = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4))
+    def forward(self, x):
+        return (self.weight * torch.ops.ghost.scale(x)).sum()
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in torch.utils.data.DataLoader(torch.randn(6, 4), batch_size=None):
+    opt.zero_grad()
+    net(x).backward()
     opt.step()
 """
 
@@ -85,6 +102,61 @@ def test_the_vote_in_a_job(kind, twinrun, script, python):
     assert twinrun("record", "-q", "--level", "ops", "--", "env", *asked, python, "job.py").rc == 0
     told = json.dumps(twinrun("show", "--json", "last").json)
     assert f'"ghost::scale {kind} {CORES[0]} {CORES[-1]} ' in told, told
+
+
+@pytest.mark.usefixtures("light")
+@two_cores
+def test_what_replays_showed_is_claimed(twinrun, script, python):
+    script("job.py", JOB[:JOB.index("weight =")] + MODEL)
+    done = twinrun("check", "--json", "--runs", "6", "--", "env", "GHOST=operation", f"GHOST_CORE={CORES[-1]}", python, "job.py")
+    assert done.rc == 1, done
+    (claim,) = [c for c in done.json["claims"] if c["claim"] == "transplant"]
+    said = "ghost::scale, run again %d times on its recorded inputs, gave another result %d times: it is not deterministic"
+    assert said % (claim["replays"], claim["disagree"]) in done.json["notes"]
+    assert list(survivors(done.json)) == []
+
+
+@pytest.mark.usefixtures("light")
+def test_a_job_that_no_hook_sees_is_recorded_by_operations(twinrun, script, python):
+    script("job.py", JOB)
+    done = twinrun("check", "--json", "--runs", "2", "--", "env", "GHOST=agrees", f"GHOST_CORE={CORES[-1]}", python, "job.py")
+    assert "recorded at operation level, since no hook of the usual level saw a batch or an input" in done.json["notes"], done
+
+
+OWN_GENERATOR = """
+import random, torch
+own = torch.Generator()
+own.seed()
+print("seeded", torch.empty(3).normal_(generator=own).shape)
+before = own.get_state()
+torch.empty(3).normal_(generator=own)
+after = own.get_state()
+own.set_state(before)
+torch.empty(3).normal_(generator=own)
+library = torch.library.Library("ghost", "DEF")
+library.define("noise(Tensor x) -> Tensor")
+library.impl("noise", lambda x: x + random.random(), "CPU")
+was = random.getstate()
+torch.ops.ghost.noise(before)
+used = random.getstate()
+random.setstate(was)
+random.random()
+print("Python's as well", used == random.getstate())
+print("as if it had not been run again", torch.equal(after, own.get_state()))
+"""
+
+
+@pytest.mark.usefixtures("light")
+@two_cores
+@pytest.mark.parametrize("operation", ["0:aten::normal_", "1:aten::normal_", "0:ghost::noise"])
+def test_generators_are_set_back(operation, twinrun, script, python):
+    """An operation that draws, from a generator that it was handed or from Python's, gives the same on the same state; and they go on as alone."""
+    script("job.py", OWN_GENERATOR)
+    asked = "TWINRUN_ZOOM_OP=0:" + operation
+    done = twinrun("record", "-q", "--level", "ops", "--", "env", asked, python, "job.py")
+    assert done.rc == 0 and "Python's as well True\nas if it had not been run again True" in done.out, done
+    told = json.dumps(twinrun("show", "--json", "last").json)
+    assert '"%s 20 0"' % operation[2:] in told, told
 
 
 @two_cores

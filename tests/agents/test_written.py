@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights that a line of the job writes, not an optimizer: no operation that meets them may be called the origin."""
+import textwrap
+
 import pytest
 
 JOB = """
@@ -25,6 +27,7 @@ for step in range(STEPS):
     loss.backward()
     AFTER
     optimizer.step()
+END
 """
 
 # name, parts of the job, what must be named first
@@ -39,12 +42,14 @@ WRITES = [
     ("moving-average", {"BEFORE": "for p, q in zip(teacher.parameters(), model.parameters()):"
                                   " p.data.mul_(0.9).add_(q.data, alpha=0.1 + noise * hit)",
                         "EXTRA": "+ ((teacher(x) - out) ** 2).mean()"}, "0.weight"),
+    ("behind-the-last-step", {"END": "model[0].weight.data.add_(noise)"}, "0.weight"),
+    ("frozen-behind-the-last-step", {"END": "model[2].bias.requires_grad_(False).add_(noise)"}, "2.bias"),
 ]
 
 
 def job(parts, steps=5, width=8):
     text = JOB.replace("STEPS", str(steps)).replace("WIDTH", str(width))
-    for part in ("BEFORE", "BETWEEN", "AFTER"):
+    for part in ("BEFORE", "BETWEEN", "AFTER", "END"):
         text = text.replace(part, parts.get(part, "pass"))
     return text.replace("EXTRA", parts.get("EXTRA", ""))
 
@@ -70,6 +75,14 @@ def test_so_it_is_with_large_weights(twinrun, python, script, name, steps):
     assert found["role"] != "origin", found
     if name != "one-element" or steps == 5:    # later a single element can be missed: then no origin is named
         assert (found["kind"], found["name"]) == ("weight", first), found
+
+
+@pytest.mark.parametrize("held", ("", "optimizer.self = optimizer"), ids=("alone", "in-a-cycle"))
+def test_a_weight_written_in_a_function_that_frees_its_optimizer(twinrun, python, script, held):
+    head, body = job({"END": "model[2].weight.data[0].mul_(1 + noise)\n" + held}).split("torch.manual_seed", 1)
+    text = head + "def train():\n" + textwrap.indent("torch.manual_seed" + body, "    ") + "\n\ntrain()\n"
+    found = first_of(twinrun, python, script, text)
+    assert (found["role"], found["kind"], found["name"], found["op"]) == ("unknown", "weight", "2.weight", "written"), found
 
 
 def test_a_write_that_is_always_the_same_is_no_difference(twinrun, python, script):

@@ -13,11 +13,12 @@ class Job:
     what the job prints (drawn numbers, the time of day, thread counts): then its exit status, the
     number of lines on each stream and the names and modes of its files are compared.
     slow: one run takes seconds, so that only pairs of the product are run of it.
+    without: pins that take away what the job asks for (docs/security.md); `run --pin all,-NAME` leaves them out.
     """
 
-    def __init__(self, name, kind, argv, stdin=b"", pins="bytes", prepare=None, slow=False):
+    def __init__(self, name, kind, argv, stdin=b"", pins="bytes", prepare=None, slow=False, without=()):
         self.name, self.kind, self.argv, self.stdin = name, kind, argv, stdin
-        self.pins, self.prepare, self.slow = pins, prepare, slow
+        self.pins, self.prepare, self.slow, self.without = pins, prepare, slow, without
 
     def __repr__(self):
         return self.name
@@ -35,8 +36,16 @@ def shell(name, text, program="sh", **more):
     return Job("shell-" + name, "shell", [program, "-c", text], **more)
 
 
+WITH_WORDS = ("ends", "stdin", "seccomp", "recording", "unkind")
+UNKIND = (
+    "close dup2 chroot setuid unshare undumpable clone3 uring stack altstack threads nofile memory stopped traced "
+    "settings preload idle"
+)
+RECORDING = "burst names views threads children unreadable closed handler"
 NATIVE = [
-    *[native(p.stem) for p in sorted((CORPUS / "native").glob("*.c")) if p.stem not in ("ends", "stdin", "seccomp")],
+    *[native(p.stem) for p in sorted((CORPUS / "native").glob("*.c")) if p.stem not in WITH_WORDS],
+    *[native("recording", kind) for kind in RECORDING.split()],
+    *[native("unkind", kind) for kind in UNKIND.split()],
     *[native("ends", how) for how in "abort segv fpe kill quick atexit thread overflow stop code".split()],
     *[native("seccomp", how) for how in ("strict", "filter", "trap")],
     native("stdin", stdin=LINES),
@@ -85,7 +94,9 @@ def module(work):
 
 
 ENDS = "code text os_exit abort error chain interrupt recursion atexit thread kill handler group bigcode"
+FIELD = "meters files resumed ranks children unreadable threads many shadowed"
 PYTHONS = [
+    *[python("field_", kind) for kind in FIELD.split()],
     *[python("multiprocessing_", how) for how in ("fork", "spawn", "forkserver")],
     python("asyncio_"),
     python("subprocess_"),
@@ -109,27 +120,33 @@ PYTHONS = [
 ]
 
 
+SLOW = {"pins": "shape", "slow": True}
+
+
 def torch(name, file, *args, **more):
     argv = ["{python}", "{corpus}/torch/" + file, *args]
-    return Job("torch-" + name, "torch", argv, pins="shape", slow=True, **more)
+    return Job("torch-" + name, "torch", argv, **SLOW, **more)
 
 
-# Two that differ while watched, known and in docs/security.md: `hooks` (a warning raised inside
-# backward names PyTorch's line, not the job's) and `script` (torch.autograd.grad in torch.jit.script).
-TRICKS = (
-    "custom_function swapped memory copies errors warnings deep subclass functions_as_they_are anomaly "
-    "compile_disabled"
+GHOSTS = (  # of ghosts/clean, those that run in one process and whose pinned runs are the same
+    "accumulation by_hand checkpointing closure cnn dict_batches eval_only gan grad_scaler helpers lbfgs "
+    "mlp no_autograd raw_tensors second_order several_optimizers transformer"
 ).split()
 # Each is a group of jobs: PyTorch takes longer to import than any of them takes to run.
 TORCHES = [
     torch("models", "run.py", "models"),
-    torch("tricks", "run.py", "tricks", *TRICKS),
-    torch("ghosts", "run.py", "clean"),
-    torch("workers", "processes.py", "workers"),
+    torch("tricks", "run.py", "tricks"),
+    *[torch("ghosts-%d" % i, "run.py", "clean", *GHOSTS[i::5]) for i in range(5)],
+    torch("field", "run.py", "field"),
+    Job("torch-cnn", "torch", ["{python}", "{root}/workloads/cnn.py", "--deterministic", "--steps", "4"], **SLOW),
+    Job("torch-elastic", "torch", ["{python}", "{root}/workloads/elastic.py", "--steps", "2"], **SLOW),
+    # Two workers: without them there is no worker's number, and on one processor PyTorch warns of them.
+    torch("workers", "processes.py", "workers", without=("loader-workers", "affinity")),
     torch("ddp", "processes.py", "ddp"),
 ]
 OTHERS = [
     Job("native-trainer", "native", ["{build}/workloads/trainer", "--ordered"], pins="shape"),
+    Job("native-example", "native", ["{build}/workloads/example"], pins="shape"),
     Job("python-ghost-numpy", "python", ["{python}", "{root}/ghosts/clean/numpy_only.py"], pins="shape"),
     Job("python-ghost-numpy-recorded", "python", ["{python}", "{root}/ghosts/clean/numpy_recorded.py"], pins="shape"),
 ]

@@ -74,7 +74,8 @@ def test_a_broken_agent_is_found(kind, job, name, library, tmp_path):
         return lambda argv: ["sh", str(CORPUS / "mutate.sh"), what, library, *argv]
 
     assert not found(job, around("nothing"), tmp_path)
-    assert any(n.startswith(name) for n in found(job, around(kind), tmp_path))
+    different = found(job, around(kind), tmp_path)
+    assert any(n.startswith(name) for n in different), different
 
 
 @pytest.mark.parametrize("job, wrapper, name", AROUND, ids=["control", "regroups", "swallows", "control-random", "draws"])

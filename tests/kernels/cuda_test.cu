@@ -85,7 +85,40 @@ static void check_sum(enum twin_dtype dtype, size_t size, int64_t n, int how, ui
     free(x);
 }
 
-int main(void)
+/* An exact sum of n elements beside a copy of them. */
+static void bench(enum twin_dtype dtype, size_t size, const char *name, int64_t n)
+{
+    uint64_t state = 1;
+    struct twin_error err = TWIN_ERROR_INIT;
+    void *d_x, *d_y, *d_scratch;
+    float copy = 1e9f, sum = 1e9f, ms;
+    cudaEvent_t began, ended;
+    unsigned char *x = (unsigned char *)malloc(n * size);
+    fill(x, n, size, 1, &state);
+    CHECK(!cudaMalloc(&d_x, n * size) && !cudaMalloc(&d_y, n * size) && !cudaMalloc(&d_scratch, TWIN_CUDA_SCRATCH_BYTES), "cudaMalloc");
+    CHECK(!cudaMemcpy(d_x, x, n * size, cudaMemcpyHostToDevice), "cudaMemcpy");
+    CHECK(!cudaEventCreate(&began) && !cudaEventCreate(&ended), "cudaEventCreate");
+    for (int round = 0; round < 11; round++)
+        for (int what = 0; what < 2; what++) {
+            struct twin_acc acc;
+            twin_acc_init(&acc);
+            cudaEventRecord(began);
+            if (what == 0)
+                cudaMemcpyAsync(d_y, d_x, n * size, cudaMemcpyDeviceToDevice);
+            else
+                CHECK(twin_cuda_acc_add(&acc, dtype, d_x, n, d_scratch, NULL, &err) == 0, err.message);
+            cudaEventRecord(ended);
+            cudaEventSynchronize(ended);
+            cudaEventElapsedTime(&ms, began, ended);
+            float *best = what ? &sum : &copy;
+            *best = ms < *best ? ms : *best;
+        }
+    printf("exact sum of %lld %s: %.3f ms (%.0f GB/s), copy %.3f ms\n", (long long)n, name, sum, n * size * 1e-6 / sum, copy);
+    cudaFree(d_x), cudaFree(d_y), cudaFree(d_scratch);
+    free(x);
+}
+
+int main(int argc, char **argv)
 {
     static const enum twin_dtype dtypes[] = {TWIN_F64, TWIN_F32, TWIN_F16, TWIN_BF16};
     static const size_t sizes[] = {8, 4, 2, 2};
@@ -94,6 +127,12 @@ int main(void)
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         printf("SKIPPED: no GPU\n");
         return 77;
+    }
+    if (argc > 1 && !strcmp(argv[1], "bench")) {
+        static const char *const names[] = {"f64", "f32", "f16", "bf16"};
+        for (int d = 0; d < 4; d++)
+            bench(dtypes[d], sizes[d], names[d], 100000000);
+        return failures != 0;
     }
     for (int d = 0; d < 4; d++)
         for (int how = 0; how < 3; how++)

@@ -82,12 +82,23 @@ logging.info("step 1 loss 0.5 took %.3f s", chance.random())""",
     "name-with-pid": 'write(f"ckpt_{pid}.txt", "weights 1 2 3")',
     "name-with-time": 'write(time.strftime("runs/%Y%m%d-%H%M%S/out.txt"), "accuracy 0.5")',
     "name-of-tensorboard": 'write(time.strftime("runs/%b%d_%H-%M-%S_host/a.txt"), "x 1")',
+    "name-of-hydra": """
+time.sleep(1.1)    # runs of one second would have one name
+folder = time.strftime("outputs/%Y-%m-%d/%H-%M-%S")
+write(folder + "/.hydra/config.yaml", "lr: 0.1\\n")
+write(folder + "/train.log", time.strftime("[%Y-%m-%d %H:%M:%S,123][__main__][INFO] - loss 0.5\\n"))
+print("saved in", folder)""",
+    "name-of-a-day-and-a-time": """
+time.sleep(1.1)
+write(time.strftime("out/%Y%m%d/%H%M%S/a.txt"), "x 1")""",
     "appended": 'write("results.txt", "accuracy 0.5\\n", "a")',
     "next-version": """
 n = len(os.listdir("logs")) if os.path.isdir("logs") else 0
 write(f"logs/version_{n}/metrics.csv", "loss\\n0.5\\n")
 print(f"saved in logs/version_{n}, v_num={n}")""",
     "events": 'write("events.out.tfevents.1", events(0.5, now), "wb")',
+    "events-in-a-file-named-as-tensorboard-does":
+        'write(f"runs/events.out.tfevents.{int(now)}.{os.uname().nodename}.{pid}.0", events(0.5, now), "wb")',
     "archive-of-tensors": 'write("w.npz", archive([1, 2, 3, 4], chance.randrange(1, 10)), "wb")',
     "progress": """
 for i in range(3):
@@ -106,6 +117,13 @@ write("pred.csv", "id,pred\\n" + "".join(rows))""",
     "json-result-beside-times": 'json.dump({"train_runtime": 1.5, "f1": chance.random()}, '
     'open("m.json", "w"))',
     "event-value": 'write("events.out.tfevents.1", events(chance.random(), now), "wb")',
+    "event-value-in-a-file-named-as-tensorboard-does":
+        'write(f"runs/events.out.tfevents.{int(now)}.vm.{pid}.0", events(chance.random(), now), "wb")',
+    "fraction-behind-a-pid": 'print(f"pid {pid}.{chance.randrange(1000)}")',
+    "result-under-the-name-of-hydra": """
+write(time.strftime("outputs/%Y-%m-%d/%H-%M-%S/loss.txt"), f"loss {chance.random()}")""",
+    "numbers-in-the-folder-of-a-day": """
+print(time.strftime("%Y-%m-%d") + "/" + "-".join(f"{chance.randrange(60):02}" for _ in range(3)))""",
     "archive-value": 'write("w.npz", archive([1, 2, 3, chance.random()], 6), "wb")',
     "array": 'write("w.npy", struct.pack("<8d", *[chance.random() for _ in range(8)]), "wb")',
     "sign": 'print("[16.3 " + chance.choice(["", "-"]) * 1 + f"16.9 {chance.random():.6f}]")',

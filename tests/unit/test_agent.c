@@ -167,6 +167,18 @@ static void test_threads_and_steps(void **state)
     assert_int_equal(tw_agent_step(), STEPS + 1);
 }
 
+/* A thread that looked while another one was still opening the trace comes here when it is open: no clone, its record counts. */
+static void test_the_second_of_two_first_records(void **state)
+{
+    (void)state;
+    struct tw_guard g;
+    assert_true(tw_guard_enter(&g));
+    assert_non_null(tw_agent_open());
+    assert_ptr_equal(tw_agent_open_slow(), tw_agent_writer);
+    tw_guard_leave(&g);
+    assert_int_equal(atomic_load(&tw_agent_state), TW_STATE_OPEN);
+}
+
 static void test_batches_of_items(void **state)
 {
     (void)state;
@@ -361,6 +373,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels_and_numbers), cmocka_unit_test(test_run_folder_and_id),
         cmocka_unit_test(test_failing_allocations_before_the_first_record), cmocka_unit_test(test_threads_and_steps),
+        cmocka_unit_test(test_the_second_of_two_first_records),
         cmocka_unit_test(test_batches_of_items), cmocka_unit_test(test_window),
         cmocka_unit_test(test_memory_that_cannot_be_read), cmocka_unit_test(test_what_was_recorded),
     };

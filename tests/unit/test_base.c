@@ -261,6 +261,13 @@ static void test_files(void **state)
     assert_string_equal(data, "world!");
     tw_free(data);
     assert_int_equal(tw_read_file(file, 5, &data, &n, &err), TWIN_ELIMIT);
+    char *pipe = tw_path_join(dir, "pipe"), *zero = tw_path_join(dir, "zero");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(tw_read_file(pipe, 100, &data, &n, NULL), TWIN_EINVAL); /* and at once: nobody writes to it */
+    assert_int_equal(symlink("/dev/zero", zero), 0);
+    assert_int_equal(tw_read_file(zero, 100, &data, &n, NULL), TWIN_EINVAL);
+    assert_int_equal(tw_read_file("/dev/null", 100, &data, &n, NULL), 0);
+    tw_free(data), tw_free(pipe), tw_free(zero);
     struct twin_error blocked = TWIN_ERROR_INIT;
     char *under = tw_path_join(file, "x");
     assert_int_equal(tw_mkdirs(under, &blocked), TWIN_EIO); /* a file stands in the way */

@@ -206,6 +206,13 @@ static void tolerance(void **state)
         assert_true(i > 0 || has_note(v, "where the baseline keeps numbers (step"));
         twin_verdict_free(v);
     }
+    /* What keeps a run from being "the same" keeps it from being inside. */
+    synth_run(s)->agents = false;
+    assert_int_equal(tw_write_file_atomic(path, row[0].text, strlen(row[0].text), NULL), 0);
+    struct twin_verdict *blind = judge(b, s, &(struct twin_compare_options){.tolerance_file = path});
+    expect_outcome(blind, TWIN_DIFFER);
+    assert_true(has_note(blind, "not judged by the tolerance: run 1 was not observed"));
+    twin_verdict_free(blind);
     /* A long run is kept in detail here and there: what differs last must be among it. */
     struct twin_baseline *longer = baseline_of(100);
     struct synth *cut = run_of(100, AT_GRADIENT, 70, 1e-4f);

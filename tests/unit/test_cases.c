@@ -56,6 +56,8 @@ static void shipped(void **state)
         {"init", "weight", "Gate", "same", "malloc-fill", "uninitialised-parameter"},
         {"backward", "gradient", "", "same", "torch-deterministic", "atomic-gradient"},
         {"backward", "gradient", "aten::index_put", "same", NULL, "index-gradient"},
+        {"backward", "gradient", "FlashAttnFuncBackward", "same", NULL, "flash-attention-backward"},
+        {"kernel", "out", "aten::_scaled_dot_product_flash_attention_for_cpu_backward", "same", NULL, "flash-attention-backward"},
         {"data", "batch", "Generator", "same", "seed.numpy", "other-generator"},
         {"rng", "state", "DataLoader.__iter__", "two", NULL, "evaluation-draws"},
         {"rng", "state", "", "resumed", NULL, "resume-generator"},
@@ -73,6 +75,7 @@ static void shipped(void **state)
     static const struct { const char *phase, *kind, *op; const char *const *factors; size_t n; } unknown[] = {
         {"data", "batch", "TensorDataset", NULL, 0}, {"init", "weight", "", NULL, 0},   {"backward", "gradient", "aten::mm", NULL, 0},
         {"data", "batch", "", two, 2},               {"data", "batch", "", odd, 1},     {"data", "batch", "", wrong, 1},
+        {"kernel", "out", "flash_attn::_flash_attn_forward", NULL, 0}, {"kernel", "out", "aten::index_put_", NULL, 0},
         {"backward", "gradient", "aten::mm", wrong, 1}, {"output", "line", "", NULL, 0}, {"rng", "state", "", NULL, 0},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {

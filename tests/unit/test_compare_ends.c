@@ -466,7 +466,7 @@ static void arms_of_other_world_size(void **state)
     struct synth *x = synth_train_run("x", &single), *y = two_ranks(own);
     struct twin_verdict *unlike = compare(x, y, &(struct twin_compare_options){.arms = true, .find_shift = true});
     expect_outcome(unlike, TWIN_INCONCLUSIVE); /* rank 1 trained weights of its own, which nothing was compared with */
-    assert_true(has_unseen(unlike, "rank 1 does not hold rank 0's weights"));
+    assert_true(has_unseen(unlike, "run 2: rank 1 does not hold rank 0's weights: it was compared with nothing"));
     twin_verdict_free(unlike);
     synth_free(x);
     synth_free(y);

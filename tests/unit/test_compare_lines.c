@@ -54,6 +54,15 @@ static void whole_lines_that_ran_together(void **state)
     expect_same("(a) done\n(a) done too\n(b) done\n", "(a) done too(a) done(b) done\n\n\n");
 }
 
+static void what_ran_together_is_said(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = verdict_of("[rank 0] loss 0.5\n[rank 1] loss 0.7\n", "[rank 0] loss 0.5[rank 1] loss 0.7\n\n", 2);
+    assert_int_equal(v->benign_count, 1);
+    assert_string_equal(v->benign[0].text, "1 line of stdout ran together with others that were printed at the same time");
+    twin_verdict_free(v);
+}
+
 /* Where a piece stands alone in no run, what the pieces are is not known. */
 static void pieces_that_no_run_printed_alone(void **state)
 {
@@ -76,7 +85,7 @@ static void expect_mixed(const char *a, const char *b)
     for (int turn = 0; turn < 2; turn++) {
         struct twin_verdict *v = verdict_of(turn ? b : a, turn ? a : b, 2);
         expect_outcome(v, TWIN_INCONCLUSIVE);
-        assert_true(has_unseen(v, "2 lines of several processes ran together in the middle"));
+        assert_true(has_unseen(v, "2 lines of several processes ran together in the middle, so that it is not known which number is whose (print each line with one write"));
         twin_verdict_free(v);
     }
 }
@@ -171,7 +180,7 @@ static void one_process_prints_its_lines_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_lines_that_ran_together),
+        cmocka_unit_test(whole_lines_that_ran_together), cmocka_unit_test(what_ran_together_is_said),
         cmocka_unit_test(pieces_that_no_run_printed_alone),
         cmocka_unit_test(what_ran_together_says_something_else),
         cmocka_unit_test(parts_of_lines_that_ran_together),

@@ -263,7 +263,9 @@ static void helpers(void **state)
         struct twin_verdict *v = judge(whole_job(4), b, NULL);
         expect_outcome(v, kind == 2 ? TWIN_INCONCLUSIVE : TWIN_SAME);
         if (kind == 1)
-            assert_true(has_note(v, "no more than states of generators"));
+            assert_true(has_note(v, "rank 0 (helper) recorded only in run 2, and no more than states of generators"));
+        if (kind == 2)
+            assert_true(has_unseen(v, "rank 0 (helper) recorded only in run 2: it was compared with nothing"));
         twin_verdict_free(v);
     }
 }
@@ -326,7 +328,7 @@ static void loaders_divided_otherwise(void **state)
     for (int k = 0; k < 2; k++) {
         struct twin_verdict *v = judge(with_loaders(2), with_loaders(3), k ? &arms : NULL);
         expect_outcome(v, TWIN_SAME);
-        assert_true(has_note(v, "2 loader workers in run 1 and 3 in run 2"));
+        assert_true(has_note(v, "rank 0 has 2 loader workers in run 1 and 3 in run 2: not they but the batches that it got were compared"));
         twin_verdict_free(v);
     }
     expect_same(judge(with_loaders(2), with_loaders(2), NULL), 4);
@@ -576,7 +578,7 @@ static void all_was_lost(void **state)
         struct twin_writer *w = synth_process(s[i], 0, 1, "helper");
         assert_int_equal(twin_writer_record(w, &(struct twin_observation){.series = 0}), 0);
     }
-    expect_unseen(judge(s[0], s[1], NULL), "all 1 records of rank 0 were lost");
+    expect_unseen(judge(s[0], s[1], NULL), "run 2: all 1 records of rank 0 were lost: no memory, or over a limit");
 }
 
 /* The last of more records than anybody wants to look at. */
@@ -608,6 +610,28 @@ static void unreadable_last(void **state)
     }
 }
 
+/* It is why records could not be read, and unseen also where there is none of these. */
+static void a_captured_graph_is_unseen(void **state)
+{
+    (void)state;
+    for (int unreadable = 0; unreadable < 2; unreadable++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            float x = 1;
+            s[i] = synth_new("graph");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            put_value(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", x);
+            if (unreadable)
+                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "y", .flags = TWIN_REC_UNOBSERVED}, &x, 1);
+            put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", x);
+            twin_writer_step_end(w);
+            twin_writer_note(w, "cuda.graph", "5 graphs.py:12 in <module>");
+        }
+        expect_unseen(judge(s[0], s[1], NULL),
+                      "rank 0 captured a CUDA graph at graphs.py:12 in <module>: what its 5 replays computed was not seen step by step");
+    }
+}
+
 /* Behind what was compared, it is nobody's business. */
 static void unreadable_behind_the_range(void **state)
 {
@@ -632,7 +656,7 @@ static void more_steps_than_the_table(void **state)
     struct twin_verdict *v = judge(whole_job(10), whole_job(10), NULL);
     struct twin_verdict *w = judge(whole_job(6), whole_job(6), NULL);
     tw_steps_most = most;
-    expect_unseen(v, "for more than the first 6 of 10 steps");
+    expect_unseen(v, "rank 0: whether inputs and results were seen, for more than the first 6 of 10 steps");
     expect_same(w, 6);
 }
 
@@ -661,6 +685,7 @@ int main(void)
         cmocka_unit_test(lost_records),
         cmocka_unit_test(all_was_lost),
         cmocka_unit_test(unreadable_last),
+        cmocka_unit_test(a_captured_graph_is_unseen),
         cmocka_unit_test(unreadable_behind_the_range),
         cmocka_unit_test(more_steps_than_the_table),
     };

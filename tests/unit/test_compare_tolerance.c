@@ -21,6 +21,9 @@ struct change {
     int ranks;                /* 0: one */
     int rank;                 /* the one whose weights differ */
     bool nan_in_one;          /* step 6's weights hold a NaN, in the second run alone */
+    bool unread;              /* step 8's batch could not be read, in either run */
+    bool unread_in_one;       /* the same in the second run alone */
+    bool no_batch;            /* no step has one */
 };
 
 static float weight(int i)
@@ -37,7 +40,9 @@ static void add_rank(struct synth *s, const struct change *c, int rank, int rank
             x[i] = weight(i) * (c->factor[step] != 0 && c->rank == rank ? c->factor[step] : 1);
         if ((c->nan && step == 3) || (c->nan_in_one && step == 6 && c->rank == rank))
             x[5] = NAN;
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"}, &batch, 1);
+        uint32_t hidden = (c->unread || c->unread_in_one) && step == 8 ? TWIN_REC_UNOBSERVED : 0;
+        if (!c->no_batch)
+            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x", .flags = hidden}, &batch, 1);
         for (int k = 0; k < 2; k++)
             if (!c->left_out || step != 4 || k == 0)
                 synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss", .no_sketch = true},
@@ -59,6 +64,13 @@ static struct synth *job(const struct change *c)
 }
 
 static char policy[64];
+
+static const struct twin_compare_options *by_policy(void)
+{
+    static struct twin_compare_options o;
+    o = (struct twin_compare_options){.tolerance_file = policy};
+    return &o;
+}
 
 static int write_policy(void **state)
 {
@@ -89,10 +101,10 @@ static struct change all_sketched(void)
 /* a is the undisturbed run with the same sketches. note: part of what is said; NULL: nothing is looked for. */
 static void expect(struct change c, enum twin_verdict_outcome outcome, const char *note)
 {
-    struct change plain = {.nan = c.nan, .ranks = c.ranks};
+    struct change plain = {.nan = c.nan, .ranks = c.ranks, .unread = c.unread, .no_batch = c.no_batch};
     memcpy(plain.sketched, c.sketched, sizeof plain.sketched);
     struct synth *a = job(&plain), *b = job(&c);
-    struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.tolerance_file = policy});
+    struct twin_verdict *v = compare(a, b, by_policy());
     expect_outcome(v, outcome);
     assert_int_equal(v->bitwise, TWIN_DIFFER);
     if (note && !has_note(v, note))
@@ -109,7 +121,7 @@ static void every_step_is_measured(void **state)
     struct change c = all_sketched();
     for (int i = 0; i < STEPS; i++)
         c.factor[i] = 1 + 1e-5f;
-    expect(c, TWIN_WITHIN_TOLERANCE, "10 differences measured");
+    expect(c, TWIN_WITHIN_TOLERANCE, "within tolerance: the largest uses 0.0099 of what is allowed (optimizer/weight/w at step 0); 10 differences measured");
     c.factor[STEPS - 1] = 1.1f; /* however late */
     expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 9");
 }
@@ -236,12 +248,109 @@ static void limit_of_steps(void **state)
     tw_judge_limit = limit;
 }
 
+/* Whatever keeps a verdict from being "same" keeps it from being "within tolerance": also in steps that do not differ. */
+static void what_same_needs(void **state)
+{
+    (void)state;
+    struct change c = all_sketched();
+    c.factor[2] = 1 + 1e-5f;
+    c.unread = true;
+    expect(c, TWIN_DIFFER, "not judged by the tolerance: 1 records of rank 0 whose contents could not be read");
+    c.unread = false;
+    c.unread_in_one = true;
+    expect(c, TWIN_DIFFER, "not judged by the tolerance: step 8 has records that could not be read, or whose order among threads is not known");
+    c.unread_in_one = false;
+    c.no_batch = true;
+    expect(c, TWIN_DIFFER, "not judged by the tolerance: batches or inputs: at no step");
+}
+
+static void nothing_to_judge(void **state)
+{
+    (void)state;
+    const struct twin_compare_options none = {0};
+    struct twin_verdict v = {0};
+    struct tw_cmp c = {.o = &none, .v = &v};
+    struct tw_judged j = {.worst = -1};
+    assert_false(tw_judged_inside(&c, &j));
+    assert_int_equal(c.notes.n, 1);
+    assert_string_equal(c.notes.s[0], "not judged by the tolerance: no difference that it could be held against");
+    tw_texts_free(&c.notes);
+}
+
+/* Without a tolerance: what one run could not read may be another value. */
+static void read_in_one_run_only(void **state)
+{
+    (void)state;
+    struct change plain = all_sketched(), c = plain;
+    c.unread_in_one = true;
+    struct synth *a = job(&plain), *b = job(&c);
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "step 8 of rank 0: the contents of 1 record could be read in one run only"));
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
+/* How the runs ended is no value, and no tolerance covers it. */
+static void runs_that_failed(void **state)
+{
+    (void)state;
+    struct change plain = all_sketched(), c = plain;
+    c.factor[2] = 1 + 1e-5f;
+    for (int outcome = 0; outcome < 2; outcome++) {
+        struct synth *s[2] = {job(&plain), job(&c)};
+        for (int i = 0; i < 2; i++) {
+            synth_run(s[i])->exit_code = outcome == 0 ? 3 : 0;
+            synth_run(s[i])->outcome = outcome == 0 ? TWIN_RUN_EXITED : TWIN_RUN_INTERRUPTED;
+        }
+        struct twin_verdict *v = compare(s[0], s[1], by_policy());
+        expect_outcome(v, TWIN_DIFFER);
+        assert_true(has_note(v, outcome == 0 ? "not judged by the tolerance: run 1 failed (exit code 3)"
+                                             : "not judged by the tolerance: run 1 was interrupted after 10 steps"));
+        twin_verdict_free(v);
+        synth_free(s[0]);
+        synth_free(s[1]);
+    }
+}
+
+/* Every run is held against the first, once: what sorting them into classes compares counts for no rule. */
+static void each_row_once(void **state)
+{
+    (void)state;
+    enum { RUNS = 4 };
+    struct synth *s[RUNS];
+    const struct twin_run *runs[RUNS];
+    struct twin_verdict *v = NULL;
+    for (int late = 0; late < 2; late++) {
+        for (int i = 0; i < RUNS; i++) {
+            struct change c = all_sketched();
+            for (int k = 0; k < i; k++)
+                c.factor[k] = 1 + 1e-5f * (float)i;
+            c.factor[9] = late && i == RUNS - 1 ? 1.1f : 0;
+            s[i] = job(&c);
+            runs[i] = synth_done(s[i]);
+        }
+        assert_int_equal(twin_compare(runs, RUNS, by_policy(), &v, NULL), 0);
+        expect_outcome(v, late ? TWIN_DIFFER : TWIN_WITHIN_TOLERANCE);
+        assert_int_equal(v->rules[0].matched, late ? 7 : 6);
+        assert_int_equal(v->rules[0].measured, 6);
+        assert_int_equal(v->rules[0].outside, late);
+        assert_true(has_note(v, late ? "outside the tolerance: optimizer/weight/w at step 9: relative L2" : "; 6 differences measured"));
+        assert_true(late == has_note(v, "outside"));
+        twin_verdict_free(v);
+        for (int i = 0; i < RUNS; i++)
+            synth_free(s[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_is_measured), cmocka_unit_test(without_a_sketch), cmocka_unit_test(after_the_last_step),
         cmocka_unit_test(what_cannot_be_measured), cmocka_unit_test(rules_that_do_not_fit), cmocka_unit_test(records_beyond_the_limit), cmocka_unit_test(limit_of_steps),
-        cmocka_unit_test(other_ranks_and_new_nans),
+        cmocka_unit_test(other_ranks_and_new_nans), cmocka_unit_test(what_same_needs), cmocka_unit_test(runs_that_failed), cmocka_unit_test(read_in_one_run_only), cmocka_unit_test(nothing_to_judge),
+        cmocka_unit_test(each_row_once),
     };
     return cmocka_run_group_tests(tests, write_policy, remove_policy);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large tensors that are recorded in parts: what one run has and the other has not, what makes "the same", and what is said. */
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "internal.h"
 
 #include "compare_test.h"
@@ -15,6 +18,7 @@ struct job {
     uint32_t bad_step;     /* in this step the weight's element `bad` is another one; from 1, 0: never */
     int bad;
     const char *also;      /* a second weight that this run has */
+    float loss;            /* added to the loss of step 6 */
 };
 
 static void put_part(struct twin_writer *w, const struct job *j, enum twin_phase phase, const char *base, uint32_t step, int part)
@@ -48,7 +52,7 @@ static struct synth *run_of(const char *label, const struct job *j)
     twin_writer_note(w, "parts", "4");
     put_all(w, j, TWIN_PHASE_INIT, j->start);
     for (uint32_t step = j->start; step < j->steps; step++) {
-        const float batch = (float)step, loss = 1 / (1 + (float)step);
+        const float batch = (float)step, loss = 1 / (1 + (float)step) + (step == 6 ? j->loss : 0);
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch"}, &batch, 1);
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"}, &loss, 1);
         if (step - j->start < j->whole)
@@ -71,6 +75,28 @@ static struct twin_verdict *verdict_of(const struct job *a, const struct job *b,
     synth_free(x);
     synth_free(y);
     return v;
+}
+
+/* What only one run recorded of a large tensor was held against nothing: a tolerance cannot cover it. */
+static void parts_in_other_turns_are_not_within_tolerance(void **state)
+{
+    (void)state;
+    static const char text[] = "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-3\nreason = \"a test\"\n";
+    char policy[] = "/tmp/twin-whole-XXXXXX";
+    int fd = mkstemp(policy);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(tw_write_file_atomic(policy, text, sizeof text - 1, NULL), 0);
+    const struct twin_compare_options o = {.tolerance_file = policy};
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        const struct job a = {.steps = 12}, b = {.steps = 12, .turn = turn, .loss = 1e-6f};
+        struct twin_verdict *v = verdict_of(&a, &b, &o);
+        expect_outcome(v, turn == 0 ? TWIN_WITHIN_TOLERANCE : TWIN_DIFFER);
+        assert_true(has_note(v, turn == 0 ? "1 difference measured"
+                                          : "not judged by the tolerance: step 6 has parts of large tensors that only one run recorded"));
+        twin_verdict_free(v);
+    }
+    unlink(policy);
 }
 
 static void parts_in_turns_and_a_whole_end_are_the_same(void **state)
@@ -248,7 +274,7 @@ static void a_pattern_that_names_the_tensor_covers_its_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_in_turns_and_a_whole_end_are_the_same),
+        cmocka_unit_test(parts_in_other_turns_are_not_within_tolerance), cmocka_unit_test(parts_in_turns_and_a_whole_end_are_the_same),
         cmocka_unit_test(what_is_whole_at_every_step_needs_no_note),
         cmocka_unit_test(without_a_whole_end_it_is_inconclusive),
         cmocka_unit_test(one_element_is_found_when_its_turn_comes),

@@ -55,6 +55,21 @@ static struct synth *zoomed(const struct scene *s, int run)
     return z;
 }
 
+/* Runs that part at what a module was given. */
+static struct synth *given(enum twin_kind kind, int run)
+{
+    struct synth *s = synth_new("given");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    float x[4] = {1, 2, 3, 4}, other[4] = {1, 2, 3, nextafterf(4, 5)};
+    for (int step = 0; step < 2; step++) {
+        float *in = run == 1 && step == 1 ? other : x;
+        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = kind, .name = "input[0]", .scope = "Linear", .op = "Linear"}, in, 4);
+        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "output", .scope = "Linear"}, in, 4);
+        twin_writer_step_end(w);
+    }
+    return s;
+}
+
 static struct twin_verdict *parted(struct synth **a, struct synth **b)
 {
     struct synth_model x, y;
@@ -146,10 +161,10 @@ static void votes_tell_an_operation_from_a_core(void **state)
     assert_int_equal(voted(NULL, NULL, false, NULL), TWIN_REPLAY_UNKNOWN);
     assert_int_equal(voted(NULL, NULL, true, "run again 16 times on its recorded inputs, gave another result 6 times"), TWIN_REPLAY_DISAGREES);
     assert_int_equal(voted(agrees, agrees, false, NULL), TWIN_REPLAY_AGREES);
-    assert_int_equal(voted(core, agrees, false, "one result on core 0 and another on core 3"), TWIN_REPLAY_BY_CORE);
+    assert_int_equal(voted(core, agrees, false, "gives one result on core 0 and another on core 3, each time, on the same inputs: suspect the hardware, or code that depends on the core it runs on"), TWIN_REPLAY_BY_CORE);
     assert_int_equal(voted(agrees, core, true, "suspect the hardware"), TWIN_REPLAY_BY_CORE); /* the system moved it about */
     assert_int_equal(voted(core, operation, true, "it is not deterministic"), TWIN_REPLAY_DISAGREES);
-    assert_int_equal(voted(flaky, agrees, false, "disagreed with itself on core 3 only"), TWIN_REPLAY_DISAGREES);
+    assert_int_equal(voted(flaky, agrees, false, "disagreed with itself on core 3 only (16 replays on each of two): that core is suspect, too"), TWIN_REPLAY_DISAGREES);
     assert_int_equal(voted("aten::embedding core 0 3 16 1 1", "nonsense", false, NULL), TWIN_REPLAY_UNKNOWN); /* not the suspect's */
 }
 
@@ -172,6 +187,73 @@ static void suspect_is_named_for_a_second_rerun(void **state)
     synth_free(a);
     synth_free(b);
     twin_verdict_free(v);
+}
+
+/* What was computed for a module is no origin, and the operation that made it is named; a batch comes from outside. */
+static void input_of_a_module_is_traced_back(void **state)
+{
+    static const enum twin_kind kinds[] = {TWIN_KIND_IN, TWIN_KIND_BATCH};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        bool computed = kinds[i] == TWIN_KIND_IN;
+        struct scene scene = {.output = true};
+        struct synth *a = given(kinds[i], 0), *b = given(kinds[i], 1), *za = zoomed(&scene, 0), *zb = zoomed(&scene, 1);
+        const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
+        struct twin_verdict *v = NULL;
+        assert_int_equal(twin_compare(runs, 2, NULL, &v, NULL), 0);
+        assert_string_equal(v->first->name, "input[0]");
+        assert_int_equal(v->first->role, computed ? TWIN_ROLE_UNKNOWN : TWIN_ORIGIN);
+        assert_string_equal(v->first->layer, computed ? "forward" : "data");
+        assert_int_equal(twin_compare_zoom(v, synth_done(za), synth_done(zb), NULL), 0);
+        assert_string_equal(v->first->op, computed ? "aten::index_put_" : "Linear");
+        assert_int_equal(v->first->role, TWIN_ORIGIN);
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+        synth_free(za);
+        synth_free(zb);
+    }
+}
+
+/* A run that begins with a state of a device's generator, and its rerun at operation level, in which both generators are drawn from. */
+static struct synth *seeded(bool rerun, int run)
+{
+    struct synth *s = synth_new("seeded");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    float device[2] = {1, (float)run}, host[4] = {1, 2, 3, (float)run}, x[4] = {1, 2, 3, (float)run};
+    struct synth_record state = {.phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_STATE, .name = "torch.cuda:0"};
+    struct synth_record given_to = {.phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_IN, .scope = "Net"};
+    synth_put(w, state, device, 2);
+    if (rerun) {
+        given_to.name = "aten::uniform_.generator", given_to.op = "aten::uniform_", given_to.site = "job.py:3 in <module>";
+        synth_put(w, given_to, host, 4);
+        given_to.name = "aten::native_dropout.generator", given_to.op = "aten::native_dropout", given_to.site = "job.py:10 in forward";
+        synth_put(w, given_to, device, 2);
+    }
+    state.phase = TWIN_PHASE_RNG, state.op = "Dropout";
+    synth_put(w, state, x, 2);
+    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "output", .scope = "Net"}, x, 4);
+    twin_writer_step_end(w);
+    return s;
+}
+
+static void a_generator_is_shown_with_its_own_draw(void **state)
+{
+    struct synth *a = seeded(false, 0), *b = seeded(false, 1), *za = seeded(true, 0), *zb = seeded(true, 1);
+    const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
+    struct twin_verdict *v = NULL;
+    (void)state;
+    assert_int_equal(twin_compare(runs, 2, NULL, &v, NULL), 0);
+    assert_string_equal(v->first->name, "torch.cuda:0");
+    assert_int_equal(twin_compare_zoom(v, synth_done(za), synth_done(zb), NULL), 0);
+    assert_string_equal(v->first->op, "aten::native_dropout");
+    assert_string_equal(v->first->site, "job.py:10 in forward");
+    assert_false(has_note(v, "nothing was seen to draw"));
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+    synth_free(za);
+    synth_free(zb);
 }
 
 static void between_two_operations(void **state)
@@ -242,6 +324,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operation_is_named), cmocka_unit_test(votes_tell_an_operation_from_a_core), cmocka_unit_test(suspect_is_named_for_a_second_rerun),
+        cmocka_unit_test(input_of_a_module_is_traced_back),
+        cmocka_unit_test(a_generator_is_shown_with_its_own_draw),
         cmocka_unit_test(between_two_operations), cmocka_unit_test(generator_makes_a_carrier),
         cmocka_unit_test(did_not_part_again), cmocka_unit_test(parted_before_operations_were_recorded), cmocka_unit_test(every_allocation_failure),
     };

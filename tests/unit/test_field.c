@@ -25,7 +25,7 @@ static void job(struct twin_writer *w, int run, uint32_t steps)
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"}, &loss, 1);
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_VALUE, .name = "bad"}, &bad, 1);
         synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_VALUE, .name = "ignored"}, &draw, 1);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_GRADIENT, .name = "g"}, grad, 2);
+        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "g"}, grad, 2);
         if (run == 0 && i == 3)
             synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "gone"}, same, 4);
         twin_writer_step_end(w);
@@ -160,6 +160,26 @@ static void recorded_numbers(void **state)
     synth_free(b);
 }
 
+/* A gradient that a line of the job wrote stands beside the one that the backward left: only this one is in the curve. */
+static void written_gradients(void **state)
+{
+    (void)state;
+    const float left[2] = {3, 4}, written[2] = {30, 40};
+    struct synth *s = synth_new("written");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "g"}, left, 2);
+    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_GRADIENT, .name = "g", .op = "written"}, written, 2);
+    twin_writer_step_end(w);
+    const struct twin_run *run = synth_done(s);
+    struct twin_curves c;
+    assert_int_equal(twin_compare_curves(&run, 1, &c, NULL), 0);
+    assert_int_equal(c.count, 1);
+    assert_int_equal(c.curve[0].kind, TWIN_CURVE_GRADIENT);
+    assert_true(c.curve[0].y[0] == 5);
+    twin_curves_free(&c);
+    synth_free(s);
+}
+
 static void every_allocation_failure(void **state)
 {
     (void)state;
@@ -187,7 +207,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cell), cmocka_unit_test(steps_are_chosen_when_there_are_many), cmocka_unit_test(runs_of_other_sizes_have_none),
-        cmocka_unit_test(recorded_numbers), cmocka_unit_test(every_allocation_failure),
+        cmocka_unit_test(recorded_numbers), cmocka_unit_test(written_gradients),
+        cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

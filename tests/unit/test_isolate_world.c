@@ -235,6 +235,30 @@ static void plans_say_who_does_what(void **state)
     twin_world_plan_free(&p);
 }
 
+/* Clocks that run faster stand beside the pins of a world; a pinned clock cannot. */
+static void clocks_run_faster_beside_pins(void **state)
+{
+    struct twin_world_plan p = {.cpu = -1};
+    struct twin_error err = TWIN_ERROR_INIT;
+    (void)state;
+    assert_int_equal(twin_world_plan_faster(&p, 64, 5, &err), 0);
+    assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "clock=scale:64:5");
+    twin_world_plan_free(&p);
+    plan_of("hash-seed", &p);
+    assert_int_equal(twin_world_plan_faster(&p, 12, 7, &err), 0);
+    assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "clock=scale:12:7");
+    twin_world_plan_free(&p);
+    plan_of("entropy=9,dir-order", &p);
+    assert_int_equal(twin_world_plan_faster(&p, 12, 7, &err), 0);
+    assert_non_null(strstr(variable(&p, "TWINRUN_FACTORS"), "entropy=pin:9"));
+    assert_non_null(strstr(variable(&p, "TWINRUN_FACTORS"), ",clock=scale:12:7"));
+    twin_world_plan_free(&p);
+    plan_of("clock", &p);
+    assert_int_equal(twin_world_plan_faster(&p, 12, 7, &err), TWIN_EINVAL);
+    assert_null(strstr(variable(&p, "TWINRUN_FACTORS"), "scale"));
+    twin_world_plan_free(&p);
+}
+
 static void libraries_of_hot_functions_and_layout(void **state)
 {
     struct twin_world_plan p;
@@ -405,6 +429,7 @@ static void effects_are_what_processes_say(void **state)
     say("processes", "7 1 99 native /usr/bin/python3 train.py\n");
     say("faults", "7 TWINRUN_FACTORS: malloc is off: libtwinrun_hot.so is not preloaded\n");
     say("factors", "7\t0\tmain\tenv.PYTHONHASHSEED\t0\n7\t0\tmain\tenv.OMP_NUM_THREADS\t8\n7\t0\tmain\tunset.CUBLAS_WORKSPACE_CONFIG\t\n"
+                   "7\t0\tmain\tunset.NCCL_ALGO\t\n"
                    "7\t0\tmain\theld.layout\tfixed\n7\t0\tmain\teffect.entropy\tpin 7\n8\t0\tchild 1\teffect.entropy\tpin 7\n"
                    "7\t0\tmain\teffect.seed.torch\tpin 0\n7\t0\tmain\teffect.seed.numpy\tfailed: numpy is too old\n7\t0\tmain\teffect.executor-order\tnot used: concurrent.futures._base was not imported\n"
                    "7\t0\tmain\teffect.seed.python\tpin 0\n7\t0\tmain\teffect.seed.python\toverridden: the job sets it itself, at job.py:3\n"
@@ -422,16 +447,27 @@ static void effects_are_what_processes_say(void **state)
         {"seed.python", TWIN_EFFECT_NOT_USED, "overridden: the job sets it itself, at job.py:3"},
         {"ddp-buckets", TWIN_EFFECT_IN_FORCE, "pin first layout"},
         {"affinity", TWIN_EFFECT_FAILED, "refused"},
+        {"collective-algorithm", TWIN_EFFECT_FAILED, "process 7 found NCCL_ALGO unset"},
         {"autotune", TWIN_EFFECT_UNKNOWN, "not seen to arrive"},
     };
     check_effects(&run, x, sizeof x / sizeof x[0]);
+    ((struct twin_factor *)(uintptr_t)twin_factor_find(&factors, "tf32"))->unavailable = NULL; /* as on a machine with a GPU */
+    check_effects(&run, &(struct expectation){"tf32=vary:1", TWIN_EFFECT_UNKNOWN, "nothing can be seen of it"}, 1);
     if (!twin_factor_find(&factors, "aslr")->unavailable)
         check_effects(&run, &(struct expectation){"aslr", TWIN_EFFECT_IN_FORCE, "layout fixed"}, 1);
     if (!twin_factor_find(&factors, "malloc-fill")->unavailable)
         check_effects(&run, &(struct expectation){"malloc-fill", TWIN_EFFECT_FAILED, "libtwinrun_hot.so is not preloaded"}, 1);
+    say("faults", "7 TWINRUN_FACTORS: everything is off: no memory\n");
+    check_effects(&run, &(struct expectation){"dir-order", TWIN_EFFECT_FAILED, "everything is off: no memory"}, 1);
+    say("processes", "7 1 99 native /usr/bin/train\n");
+    const struct expectation native[] = {
+        {"hash-seed", TWIN_EFFECT_NOT_USED, "no Python process"},
+        {"loader-workers", TWIN_EFFECT_NOT_USED, "no Python process"},
+    };
+    check_effects(&run, native, sizeof native / sizeof native[0]);
     say("factors", "7\t0\tmain\theld.layout\trandom\n");
     if (!twin_factor_find(&factors, "aslr")->unavailable)
-        check_effects(&run, &(struct expectation){"aslr", TWIN_EFFECT_FAILED, "process 7 has layout random"}, 1);
+        check_effects(&run, &(struct expectation){"aslr", TWIN_EFFECT_FAILED, "process 7 has layout random instead of fixed: changed on the way"}, 1);
     tw_remove_tree(folder, NULL, NULL);
 }
 
@@ -446,9 +482,13 @@ static void without_an_agent_nothing_is_claimed(void **state)
         {"entropy", TWIN_EFFECT_FAILED, "process 7 (busybox) does not carry the agent: static binary"},
         {"threads", TWIN_EFFECT_UNKNOWN, "static binary"},
         {"seed.python", TWIN_EFFECT_FAILED, "static binary"},
-        {"affinity", TWIN_EFFECT_FAILED, "not asked"},
+        {"affinity", TWIN_EFFECT_FAILED, "the launcher was not asked for it"},
     };
     check_effects(&run, x, sizeof x / sizeof x[0]);
+    process[0].why = NULL;
+    check_effects(&run, &(struct expectation){"entropy", TWIN_EFFECT_FAILED, "process 7 (busybox) does not carry the agent: why is not known"}, 1);
+    run.process_count = 0;
+    check_effects(&run, &(struct expectation){"entropy", TWIN_EFFECT_FAILED, "not in force: no process carries the agent"}, 1);
     say("processes", "6 1 99 native /bin/sh job\n");
     struct twin_run_process both[] = {{.pid = 6, .argv = "sh", .armed = true}, process[0]};
     run.processes = both;
@@ -497,6 +537,7 @@ int main(void)
         cmocka_unit_test(lists_add_and_take_away),
         cmocka_unit_test(bad_lists_are_refused_by_name),
         cmocka_unit_test(plans_say_who_does_what),
+        cmocka_unit_test(clocks_run_faster_beside_pins),
         cmocka_unit_test(libraries_of_hot_functions_and_layout),
         cmocka_unit_test(variations_differ_from_the_pin),
         cmocka_unit_test(the_natural_world_is_empty),

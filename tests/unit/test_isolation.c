@@ -56,6 +56,10 @@ static void words(void **state)
     char *text = twin_isolation_classes(&x);
     assert_string_equal(text, "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at step 9");
     tw_free(text);
+    x.natural_left_out = 7;
+    text = twin_isolation_classes(&x);
+    assert_string_equal(text, "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at step 9; 7 more natural runs were not sorted");
+    tw_free(text);
     text = twin_isolation_cost_text(&cause.cost);
     assert_string_equal(text, "1.04 times as long (97% interval 0.98 to 1.1; 7 runs with the pin, 4 without)");
     tw_free(text);

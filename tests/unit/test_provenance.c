@@ -301,9 +301,13 @@ static void test_what_is_not_known_makes_no_difference(void **state)
     static const char *const pairs[][2] = {
         {"{}", "{\"code\":{\"commit\":\"1\",\"dirty\":true,\"diff\":{\"sha256\":\"x\"}},\"launch\":{\"variables\":{\"A\":\"1\"}},\"ranks\":[{\"settings\":{\"threads\":\"1\"}}]}"},
         {"{\"code\":{\"commit\":null}}", "{\"code\":{\"commit\":\"1\",\"tree\":\"2\",\"dirty\":false}}"},
+        /* ended before anybody looked at its processes */
+        {"{\"launch\":{\"world\":0}}", "{\"launch\":{\"world\":1}}"},
         /* redacted under different keys */
         {"{\"redaction_key\":\"a\",\"launch\":{\"variables\":{\"X\":\"[redacted:1]\"}}}", "{\"redaction_key\":\"b\",\"launch\":{\"variables\":{\"X\":\"[redacted:2]\"}}}"},
         {"{\"libraries\":{\"files\":[]}}", "{\"libraries\":{\"files\":[{\"path\":\"/lib/libm.so\",\"sha256\":\"1\"}]}}"},
+        {"{\"accelerators\":{\"gpus\":[],\"why\":\"the NVIDIA driver does not answer (nvmlInit: 17)\"}}",
+         "{\"accelerators\":{\"gpus\":[{\"name\":\"H100\"}],\"driver\":\"580.1\"}}"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
@@ -313,6 +317,18 @@ static void test_what_is_not_known_makes_no_difference(void **state)
                 fail_msg("%s: %s", pairs[i][0], d.item[0].what);
             twin_world_differences_free(&d);
         }
+}
+
+/* A machine without a driver has no GPU: that is known. */
+static void test_a_machine_without_a_gpu_is_another_one(void **state)
+{
+    struct twin_world_differences d = compared("{\"accelerators\":{\"gpus\":[],\"why\":\"libnvidia-ml.so.1 is not installed\"}}",
+                                               "{\"accelerators\":{\"gpus\":[{\"name\":\"H100\"}]}}");
+    (void)state;
+    assert_int_equal(d.count, 1);
+    assert_string_equal(d.item[0].what, "GPUs");
+    assert_int_equal(d.item[0].power, TWIN_POWER_HIGH);
+    twin_world_differences_free(&d);
 }
 
 /* A record of other types than ours is compared without harm. */
@@ -387,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_the_keyed_replacement),
         cmocka_unit_test(test_what_differs_is_ranked),
         cmocka_unit_test(test_what_is_not_known_makes_no_difference),
+        cmocka_unit_test(test_a_machine_without_a_gpu_is_another_one),
         cmocka_unit_test(test_of_other_types),
         cmocka_unit_test(test_libraries_by_package),
         cmocka_unit_test(test_ranks_are_grouped),

@@ -249,6 +249,14 @@ static void sentences_about_a_baseline_and_rules(void **state)
     expect_line(&v, "allowed a/* (rel_l2 0.001): nothing measured; r\n        b/* (rel_l2 0.001): 25% used; r\n"
                     "        c/* (ulp 4): exceeded; r\n");
     expect_line(&v, "unused  d/*: no difference that this rule of the tolerance file covers\n");
+    rules[2].matched = 0;
+    expect_line(&v, "unused  c/*, d/*: no difference that these rules of the tolerance file cover\n");
+    expect_line(&v, "world   not known whether this is the world that the baseline was made in\n");
+    v.lost_records = 1200;
+    v.gap_count = 2;
+    expect_line(&v, "gaps    the details of 1,200 records were lost in 2 stretches (rings were full); their values "
+                    "were still compared; --lossless keeps them\n");
+    v.lost_records = 0;
     v.runs = 1;
     expect_line(&v, "bit for bit, as in the baseline\n");
 }
@@ -314,6 +322,8 @@ static void what_a_job_can_show(void **state)
     assert_next(&v, "twinrun.record (Python) or twin_record");
     run_a.torch = true;
     assert_next(&v, "twinrun doctor");
+    unseen[0] = (char *)"rank 0 captured a CUDA graph at graphs.py:12 in <module>: what its 5 replays computed was not seen step by step";
+    assert_next(&v, "check the job without its CUDA graph   what a replay computes is not seen");
     run_a.torch = false;
     unseen[0] = (char *)"run 3 was interrupted after 20 steps";
     assert_next(&v, NULL);

@@ -381,6 +381,28 @@ static void innocents(void **state)
     twin_search_report_free(r);
 }
 
+/* Steps count as trials where replays showed the operation itself disagreeing and the cause acts at each step; else comparisons do. */
+static void unit_of_trial(void **state)
+{
+    static const struct { const char *factor; bool operation; enum twin_factor_unit unit; const char *why; } row[] = {
+        {"threads", true, TWIN_UNIT_EXPOSURE,
+         "replay or transplant showed the operation itself disagreeing; steps are taken to be independent"},
+        {"threads", false, TWIN_UNIT_RUN,
+         "no replay or transplant showed the operation itself disagreeing, so a cause may be drawn once per run"},
+        {"entropy", true, TWIN_UNIT_RUN, "the factor is drawn once per run"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct sim s = one_cause(row[i].factor, "backward");
+        s.source[0].operation = row[i].operation;
+        struct twin_search_report *r = search(&s, NULL);
+        assert_int_equal(r->outcome, TWIN_SEARCH_ISOLATED);
+        assert_int_equal(r->unit, row[i].unit);
+        assert_string_equal(r->unit_why, row[i].why);
+        twin_search_report_free(r);
+    }
+}
+
 static int keep(void *user, const struct twin_search_entry *e, struct twin_error *err)
 {
     struct sim *s = user;
@@ -520,6 +542,6 @@ int main(void)
         cmocka_unit_test(size),      cmocka_unit_test(together),    cmocka_unit_test(bad_pins),
         cmocka_unit_test(innocents), cmocka_unit_test(unjudged), cmocka_unit_test(last_resort),
  cmocka_unit_test(replays_speak_against_a_core), cmocka_unit_test(honest_ends), cmocka_unit_test(interrupted), cmocka_unit_test(foreign_log),
-        cmocka_unit_test(bad_plans), cmocka_unit_test(no_memory)};
+        cmocka_unit_test(bad_plans), cmocka_unit_test(unit_of_trial), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job that is killed, for tests/agents/test_trace_sigkill.py.
+/* A job that is killed, for tests/harmless/test_kills.py.
  *   trace_victim run PATH PUBLISHED SEED   records until killed; after each flush stores (steps, records) in PUBLISHED
+ *   trace_victim fill PATH PUBLISHED SEED  the same until its disk is full, and for a while after
  *   trace_victim check PATH                prints "steps records tail intact": of the trace, and of it without its tail */
 #include <fcntl.h>
 #include <pthread.h>
@@ -33,8 +34,9 @@ static void *record_beside(void *writer)
     return NULL;
 }
 
-static int run(const char *path, const char *published, unsigned seed)
+static int run(const char *path, const char *published, unsigned seed, bool fill)
 {
+    uint64_t after_failure = 0;
     int fd = open(published, O_RDWR | O_CREAT, 0600);
     if (fd < 0 || ftruncate(fd, sizeof(struct published)) != 0)
         return 2;
@@ -42,13 +44,15 @@ static int run(const char *path, const char *published, unsigned seed)
     struct twin_writer *w;
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_writer_options o = {.path = path, .world = 1};
-    if (p == MAP_FAILED || twin_writer_open(&o, &w, &err) != 0)
+    if (p == MAP_FAILED)
         return 2;
+    if (twin_writer_open(&o, &w, &err) != 0)
+        return fill ? 0 : 2;
     struct twin_stats stats = {.count = 1};
     struct twin_sketch sketch = {.k = 16};
     pthread_t beside;
     pthread_create(&beside, NULL, record_beside, w);
-    for (uint64_t step = 0;; step++) {
+    for (uint64_t step = 0; after_failure < 200; step++) {
         char name[32];
         snprintf(name, sizeof name, "tensor %llu", (unsigned long long)(step % 1000)); /* new definitions all the time */
         struct twin_observation ob = {.series = series(w, name, ""), .stats = &stats, .sketch = &sketch, .digest = {step, seed},
@@ -59,10 +63,16 @@ static int run(const char *path, const char *published, unsigned seed)
         if (rand_r(&seed) % 8 == 0) {
             twin_writer_note(w, "step", name);
             twin_writer_flush(w);
+            if (twin_writer_counts(w).failed_errno) {
+                after_failure++;
+                continue;
+            }
             atomic_store(&p->records, twin_writer_counts(w).records);
             atomic_store(&p->steps, step + 1);
         }
     }
+    twin_writer_close(w);
+    return 0;
 }
 
 static int check(const char *path)
@@ -88,8 +98,8 @@ static int check(const char *path)
 
 int main(int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[1], "run") == 0)
-        return run(argv[2], argv[3], (unsigned)atoi(argv[4]));
+    if (argc == 5 && (strcmp(argv[1], "run") == 0 || strcmp(argv[1], "fill") == 0))
+        return run(argv[2], argv[3], (unsigned)atoi(argv[4]), argv[1][0] == 'f');
     if (argc == 3 && strcmp(argv[1], "check") == 0)
         return check(argv[2]);
     return 2;

@@ -4,9 +4,8 @@
 Which regions a step was in is a note, `autocast` = `step N: cpu bfloat16`, or `off`, written where it changes: it holds until the next one.
 """
 import functools
-import weakref
 
-from . import core, tensors
+from . import core, refs, tensors
 from .core import S, hook, trim
 from .native import HYPER, OPTIMIZER, STATS
 
@@ -24,7 +23,7 @@ _ever = set()
 def _scaled(scaler):
     global _scaler
     if _scaler is None or _scaler() is not scaler:
-        _scaler = weakref.ref(scaler)
+        _scaler = refs.to(scaler)
     scale = getattr(scaler, "_scale", None)    # None: the scaler is switched off
     if scale is not None and core.begin():
         pending = tensors.pending()

@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from . import core, modules, naming, optim, rng, sites, steps, tensors
+from . import core, gradients, inplace, modules, naming, optim, rng, sites, steps, tensors
 from .core import S, T, hook, trim
 from .native import BACKWARD, FORWARD, GRADIENT, LOSS, SKETCH, STATS, TENSORS
 
@@ -19,7 +19,7 @@ def _starts(args, kwargs):
 
 @hook
 def _before(args, kwargs):
-    if not core.begin() or modules._in_backward():
+    if not core.begin() or gradients.in_backward():
         return None
     if not T.optimizers:
         steps.backward_begins()
@@ -42,6 +42,7 @@ def _after(leaves):
     if T.optimizers:
         optim.backward_in_step()
     else:
+        optim.backward_ended()
         steps.backward_ended(leaves)
 
 
@@ -68,7 +69,7 @@ def _leaves(starts):
 
 @hook
 def _grad_before(args, kwargs):
-    if not core.begin() or modules._in_backward():
+    if not core.begin() or gradients.in_backward():
         return None
     starts = args[0] if args else kwargs.get("outputs")
     inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
@@ -98,6 +99,7 @@ def _grad_after(inputs, result):
         return
     pending = tensors.pending()
     results = result if isinstance(result, (list, tuple)) else (result,)
+    gradients.taken(inputs, results)
     for i, t in enumerate(results):
         known = naming.parameter(inputs[i]) if i < len(inputs) and tensors.is_tensor(inputs[i]) else None
         if tensors.is_tensor(t):
@@ -130,10 +132,46 @@ def _replace(original, before, after, with_result):
     return functools.update_wrapper(backward, original)
 
 
+AROUND = """
+switch_ = SWITCH
+token_ = None
+if switch_:
+    %s
+BODY
+"""
+LEAVING = """
+if token_ is not None:
+    %s
+"""
+
+
+def _put_into(function, before, after, given, result):
+    """The hooks inside the function itself. Whether that was possible."""
+    if not hasattr(sys.modules["torch"]._C, "_current_graph_task_id"):
+        return False    # then T.backward must count
+    around = AROUND % inplace.quietly("token_ = BEFORE(%s, KEYWORDS)" % given, 4)
+    leaving = LEAVING % inplace.quietly("AFTER(token_[0]%s)" % result, 4)
+    return inplace.put_into(function, around, leaving, {"BEFORE": before, "AFTER": after, "KEYWORDS": {}})
+
+
 def arm(torch):
     """Tensor.backward goes through torch.autograd.backward, so there is one place to watch."""
-    backward = _replace(torch.autograd.backward, _before, _after, False)
-    grad = _replace(torch.autograd.grad, _grad_before, _grad_after, True)
-    torch.autograd.backward, torch.autograd.grad = backward, grad
+    replaced = []
+    for name, before, after, given, result in (("backward", _before, _after, "(tensors,)", ""),
+                                               ("grad", _grad_before, _grad_after, "(outputs, inputs)", ", result_")):
+        function = getattr(torch.autograd, name)
+        if _put_into(function, before, after, given, result):
+            continue
+        ours = _replace(function, before, after, bool(result))
+        setattr(torch.autograd, name, ours)
+        _tell_script(torch, ours, name)
+        replaced.append(ours)
     S.armed.append("backward")
-    return [backward, grad]
+    return replaced
+
+
+def _tell_script(torch, function, name):
+    """TorchScript knows functions by their identity."""
+    builtins = getattr(torch.jit, "_builtins", None)
+    if builtins is not None and hasattr(builtins, "_register_builtin"):
+        builtins._register_builtin(function, "aten::" + name)

@@ -31,6 +31,44 @@ def package():
     return module
 
 
+class _Library:
+    """Finds modules of Python's own library for one thread, whatever lies beside the job under their names."""
+
+    def __init__(self):
+        os, thread = __import__("os"), __import__("_thread")
+        folder = os.path.dirname(os.__file__)
+        self.path = [p for p in sys.path if p == folder or p == os.path.join(folder, "lib-dynload")]
+        self.ask, self.mine, self.found = thread.get_ident, thread.get_ident(), {}
+
+    def find_spec(self, name, path=None, target=None):
+        if path is not None or self.ask() != self.mine:
+            return None
+        spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, self.path)
+        if spec is not None:
+            self.found[name] = spec.origin
+        return spec
+
+    def leave(self):
+        """The job gets what it would have got: a module of its own that we passed over is not loaded yet."""
+        finder = sys.modules["_frozen_importlib_external"].PathFinder
+        for name, origin in self.found.items():
+            ordinary = finder.find_spec(name)
+            if ordinary is not None and ordinary.origin != origin:
+                for loaded in [m for m in sys.modules if m == name or m.startswith(name + ".")]:
+                    del sys.modules[loaded]
+
+
+def own_import(name, wanted):
+    """`from name import wanted` for the agent: with the library's modules, even where a file of the job has the name of one."""
+    library = _Library()
+    sys.meta_path.insert(0, library)
+    try:
+        return __import__(name, fromlist=[wanted])
+    finally:
+        sys.meta_path.remove(library)
+        library.leave()
+
+
 def arm():
     """Makes this process report what it does; once, however often it is called. Never raises.
 

@@ -3,7 +3,7 @@
 import ctypes
 import sys
 
-from . import core, native
+from . import core, faults, native
 from .native import UNOBSERVED
 
 _FORMATS = {
@@ -134,7 +134,8 @@ def view(array):
             return found
     try:
         found = from_memoryview(array)
-    except (TypeError, BufferError, NotImplementedError):
+    except (TypeError, BufferError, NotImplementedError) as error:
+        faults.pass_on(error)
         found = None
     if found is None and hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         found = from_dlpack(array)
@@ -146,8 +147,8 @@ def add(pending, phase, kind, name, array, scope, op, site, flags):
     found = None
     try:
         found = view(array)
-    except Exception:
-        pass
+    except Exception as error:
+        faults.pass_on(error)
     number = core.series(phase, kind, name, scope, op, site)
     if found is None:
         pending.put(number, 0, native.BYTES, 0, (0,), None, flags | UNOBSERVED)

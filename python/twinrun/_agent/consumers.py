@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `directory`, `tensor-hash` or `torch-draws`), whatever library
-does it for them, or (`unpinned`) for what no pin reaches.
+"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `directory`, `tensor-hash`, `torch-draws` or
+`numpy-seeds`), whatever library does it for them, or (`unpinned`) for what no pin reaches.
 
 The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames of the job's own files only, looks
 after each line whether the count has grown. Lines `consumer.FACTOR` in the run folder's `factors` when the process ends. For one run of its own after
-a search: tracing is slow. Calls of two threads at the same time may be put down to the wrong one of them. Hashes of tensors and modules need no
-tracing: the line that asks is the caller. Modules seed themselves when they are imported, also in the middle of a line that does something else; what
+a search: tracing is slow. Each thread has a count of its own, so a line is not taken for what another thread asks, and a thread that is not
+the main one is named. Hashes of tensors and modules and generators
+of NumPy that get no seed need no tracing: the line that asks is the caller. Modules seed themselves when they are imported, also in the middle of a line that does something else; what
 they draw then is told apart (`, importing`) and written only when nothing else asked. What no pin reaches is named only where the job's own line
 asks: libraries read the monotonic clock and the process id for reasons of their own.
 """
@@ -27,20 +28,59 @@ UNPINNED = {    # module -> what its functions tell
 }
 MOST = 40    # lines written
 
+COMMAND = "python -c"    # in place of a file: the text that the interpreter was given
+
 _here = threading.local()
 _calls = {}    # (file, line, what it asks for if that is not the factor) -> calls
 _imports = {}    # the same for modules that were being imported
 _first = {}    # when a line first asked
+_threads = {}    # the names of the threads in which it did, the main one's ""
+_codes = set()    # all code of the command behind `python -c`
 _seeded = []    # by calls of torch.manual_seed and the like
 _draws = {"ready": False, "count": 0, "seed": None, "state": None, "own_seed": None}    # of torch's CPU generator
-_state = {"seen": 0, "count": None, "factor": ""}
+_state = {"seen": 0, "count": None, "by_thread": False, "factor": "", "placed": 0, "alone": True, "command": None}
+_package = os.path.dirname(os.path.dirname(pins.FOLDER)) + os.sep    # twinrun's own, the agent's start included
 _begin = os.path.join(os.getcwd(), "")    # where the job was started: names of files are told from there
 
 
 def own(file):
     """A file of the job itself: neither of the standard library nor of an installed package."""
-    return not (file.startswith("<") or file.startswith(pins.FOLDER) or "-packages" + os.sep in file
-                or file.startswith(os.path.dirname(os.__file__) + os.sep))
+    return not (file.startswith(("<", _package)) or "-packages" + os.sep in file or file.startswith(os.path.dirname(os.__file__) + os.sep))
+
+
+def _given():
+    """The text behind -c, where it is the job's own; None: this interpreter was given none."""
+    words = iter(getattr(sys, "orig_argv", ())[1:])
+    for word in words:
+        letters, c, text = word[1:].partition("c")
+        if word in ("-W", "-X", "--check-hash-based-pycs"):
+            next(words, None)
+        elif not word.startswith("-") or "m" in letters and not word.startswith(("--", "-W", "-X")):
+            return None
+        elif c and not word.startswith(("--", "-W", "-X")):
+            text = text or next(words, "")
+            return None if text.startswith("from multiprocessing.") else text    # its workers' start is Python's
+    return None
+
+
+def _of_job(frame):
+    """Does this frame run a line of the job's own, in a file or in the command?"""
+    if frame.f_code.co_filename != "<string>":
+        return own(frame.f_code.co_filename)
+    if not _codes and _state["command"]:    # its code has no file; the outermost frame is the one that nobody has called
+        outermost = frame
+        while outermost.f_back is not None:
+            outermost = outermost.f_back
+        _learn(outermost.f_code)
+    return frame.f_code in _codes
+
+
+def _learn(main):
+    waiting = [main] if main.co_filename == "<string>" and main.co_name == "<module>" else []
+    while waiting:
+        code = waiting.pop()
+        _codes.add(code)
+        waiting.extend(c for c in code.co_consts if hasattr(c, "co_code"))
 
 
 def shown(file):
@@ -49,26 +89,52 @@ def shown(file):
 
 
 def _line(frame, what=""):
-    return frame.f_code.co_filename, frame.f_lineno, what
+    file = frame.f_code.co_filename
+    return COMMAND if file == "<string>" else file, frame.f_lineno, what
+
+
+def _grown():
+    """Calls since the last look, by this thread. While it is the only one of Python those of threads below belong to its line, too."""
+    count, factor = _state["count"], NUMBERS.get(_state["factor"])
+    if not _state["by_thread"]:
+        now = count(factor)
+        grown, _state["seen"] = now - _state["seen"], now
+        return grown
+    here, every = count(factor, 1), count(factor, 0)
+    grown = here - getattr(_here, "seen", 0)
+    _here.seen = here
+    _state["placed"] += grown
+    alone = len(threading._active) <= 1 and not threading._limbo    # without their lock, which this thread may hold
+    elsewhere = every - _state["seen"] - _state["placed"]
+    if elsewhere > 0 and alone and _state["alone"]:
+        grown += elsewhere
+    _state["alone"] = alone
+    if alone:
+        _state["seen"], _state["placed"] = every, 0
+    return grown
+
+
+def _note(calls, line, grown):
+    _first.setdefault(line, monotonic_ns())
+    calls[line] = calls.get(line, 0) + grown
+    thread = threading._active.get(threading.get_ident())    # threading.current_thread() would make one for a thread of C
+    name = "" if thread is None or thread is threading.main_thread() else thread.name
+    if name not in _threads.setdefault(line, []):
+        _threads[line].append(name)
 
 
 def _look(calls=_calls):
     """Puts the calls since the last look down to the line that this thread was in."""
-    now = _state["count"](NUMBERS.get(_state["factor"]))
-    grown = now - _state["seen"]
-    _state["seen"] = now
+    grown = _grown()
     line = getattr(_here, "line", None)
     if grown > 0 and line:
-        _first.setdefault(line, monotonic_ns())
-        calls[line] = calls.get(line, 0) + grown
+        _note(calls, line, grown)
 
 
 def _asked(frame, what=""):
     """One call, by the function of `frame` itself."""
-    if own(frame.f_code.co_filename):
-        line = _line(frame, what)
-        _first.setdefault(line, monotonic_ns())
-        _calls[line] = _calls.get(line, 0) + 1
+    if _of_job(frame):
+        _note(_calls, _line(frame, what), 1)
 
 
 def _local(frame, event, _argument):
@@ -76,7 +142,7 @@ def _local(frame, event, _argument):
     _here.line = _line(frame)
     if event == "return":
         back = frame.f_back
-        while back is not None and not own(back.f_code.co_filename):
+        while back is not None and not _of_job(back):
             back = back.f_back
         _here.line = _line(back) if back else None
     return _local
@@ -89,7 +155,7 @@ def _importing(frame, event, _argument):
 
 
 def _enter(frame, event, argument):
-    if own(frame.f_code.co_filename):
+    if _of_job(frame):
         return _local(frame, event, argument)
     if frame.f_code.co_name != "_find_and_load":    # importlib's, of a module that is not there yet
         return None
@@ -101,6 +167,8 @@ def _enter(frame, event, argument):
 def _text(file, line):
     import linecache
 
+    if file == COMMAND:
+        return "".join(_state["command"].split("\n")[line - 1:line]).strip()
     return linecache.getline(os.path.join(_begin, file), line).strip()
 
 
@@ -112,6 +180,22 @@ def _hashes():
         return id(thing)
 
     pin_hash.by(sys.modules["torch"], noted)
+
+
+def _numpy_seeds():
+    """Generators of NumPy that are made without a seed, whatever library makes them: `default_rng()`, `RandomState()`, `PCG64()`."""
+    module = sys.modules["numpy.random.bit_generator"]
+    original = module.randbits
+
+    def randbits(bits):
+        frame = sys._getframe(1)
+        while frame is not None and not _of_job(frame):
+            frame = frame.f_back
+        if frame is not None:
+            _asked(frame)
+        return original(bits)
+
+    module.randbits = randbits
 
 
 def _unpinned(name):
@@ -174,6 +258,24 @@ def _never_seeded():
     return not torch.equal(fresh.get_state(), generator.get_state())
 
 
+def _in_threads(line):
+    """" in thread loader"; nothing where the main thread alone asked."""
+    names = [native.masked(name).replace("|", "/") for name in _threads.get(line, ()) if name]
+    if not names:
+        return ""
+    more = " and %d more" % (len(names) - 2) if len(names) > 2 else ""
+    several = "" in _threads[line] or len(names) > 1
+    return " in thread%s %s%s%s" % ("s" if several else "", ", ".join(names[:2]), ", the main one" if "" in _threads[line] else "", more)
+
+
+def _in_child():
+    """A forked child begins to count anew, and what its parent has seen its parent tells."""
+    for found in (_calls, _imports, _first, _threads):
+        found.clear()
+    _state.update(seen=0, placed=0, alone=True)
+    _here.seen = 0
+
+
 def report():
     try:
         if _state["count"]:
@@ -186,7 +288,8 @@ def report():
             for where, calls in sorted(found.items(), key=lambda item: _first[item[0]]) if not lines else ():
                 file, line, what = where
                 place = "%s%s:%d%s" % (what and what + " at ", shown(file), line, note)
-                lines.append((_state["factor"], "%s\t%d@%d\t%s" % (place, calls, _first[where], _text(file, line))))
+                lines.append((_state["factor"], "%s\t%d@%d%s\t%s" % (place, calls, _first[where], _in_threads(where),
+                                                                    native.masked(_text(file, line)))))
         if _state["count"] and _never_seeded():
             pins.write([("torch-seeded", "no")], "consumer.")
         pins.write([(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer.")
@@ -196,10 +299,12 @@ def report():
 
 def arm():
     factor = _state["factor"] = os.environ["TWINRUN_CONSUMERS"]
-    patched = {"tensor-hash": {"torch": _hashes}, "unpinned": {name: functools.partial(_unpinned, name) for name in UNPINNED}}
+    patched = {"tensor-hash": {"torch": _hashes}, "numpy-seeds": {"numpy.random": _numpy_seeds},
+               "unpinned": {name: functools.partial(_unpinned, name) for name in UNPINNED}}
     counters = {"torch-draws": _torch_draws}
     if factor not in NUMBERS and factor not in patched and factor not in counters:
         return
+    _state["command"] = _given()
     pins.when_process_ends(report)
     if factor in patched:
         for name, patch in patched[factor].items():
@@ -207,6 +312,9 @@ def arm():
         return
     finder.when_imported("torch", _note_seeding)
     _state["count"] = counters.get(factor) or native.library().factor_calls
+    _state["by_thread"] = factor not in counters
+    if _state["by_thread"]:
+        os.register_at_fork(after_in_child=_in_child)
     _look()
     threading.settrace(_enter)
     sys.settrace(_enter)

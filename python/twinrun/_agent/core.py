@@ -7,7 +7,7 @@ import sys
 import threading
 from time import perf_counter_ns
 
-from . import native
+from . import faults, native, refs
 from .native import MODULES, OPS, TENSORS
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -40,6 +40,8 @@ class State:
         self.rank = 0
         self.worker = None        # role of a DataLoader worker
         self.main_thread = threading.main_thread().ident
+        self.later = None         # an exception of the job that came where Python would lose it: raised at the next hook
+        self.interrupted = 0      # hooks that a signal handler's exception has ended: what they were building is void
         self.python_ns = 0        # spent in hooks, not yet told to the library
         self.native_ns = 0        # of that, spent in the library, which counts it itself
         self.seen = set()         # categories of records, for the coverage notes
@@ -65,6 +67,11 @@ class Local(threading.local):
     scopes = ()        # twinrun.scope
     entered = None     # label -> Root: models whose forward ran in this step
     too_deep = 0
+    device = None      # the GPU that the library is known to read from this thread
+    batch = ()         # handed.Seen, of the tensors of the batch that a loader delivered last
+    outputs = ()       # handed.Seen, of what models gave out in this step
+    left = None        # id(optimizer) -> gradients.Left: what this thread's backwards left to it
+    taken = None       # id(tensor) -> gradients._row of what torch.autograd.grad has made for it
 
 
 S = State()
@@ -78,6 +85,7 @@ def hook(function):
 
     What a signal handler of the job raises while we run is not ours and goes on to the job.
     """
+    gone = refs.gone
 
     def guarded(*args):
         if not S.on or T.busy:
@@ -85,37 +93,51 @@ def hook(function):
         T.busy = True
         began = perf_counter_ns()
         try:
+            if gone:
+                refs.sweep()
+            if S.later is not None:
+                error, S.later = S.later, None
+                raise error
             with S.quiet():  # what we ask of a tensor is no business of the job's subclasses and function modes
                 return function(*args)
-        except Exception as error:
-            if not fail(function.__name__, error):
-                raise
+        except BaseException as error:
+            interrupted()
+            if not isinstance(error, Exception) or not fail(function.__name__, error):
+                raise faults.shortened(error)
             return None
         finally:
             T.busy = False
             S.python_ns += perf_counter_ns() - began
 
     guarded.__name__ = function.__name__
+    guarded._torchdynamo_disable = True    # where the compiler meets it, it leaves the call to Python, without a warning
     return guarded
 
 
-def _origin(error):
-    """(file, line) where an exception arose, and whether that is our code or torch's, called by us."""
-    traceback = error.__traceback__
-    if traceback is None:
-        return "?", 0, True
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    file = traceback.tb_frame.f_code.co_filename
-    ours = file.startswith(FOLDER) or "/torch/" in file or file.endswith(("weakref.py", "threading.py"))
-    return file, traceback.tb_lineno, ours
+def while_freed(function):
+    """For what Python calls while it frees an object, where exceptions of the job's signal handlers would be printed and lost."""
+
+    def guarded(*args):
+        try:
+            function(*args)
+        except BaseException as error:
+            S.later = error
+
+    return guarded
+
+
+def interrupted():
+    """A hook has ended amid its work: nothing half done may be used, least of all addresses."""
+    S.interrupted += 1
+    if T.pending is not None:
+        T.pending.drop()
 
 
 def fail(where, error):
     """Switches the agent off for an exception of ours; False when it is the job's."""
-    file, line, ours = _origin(error)
-    if not ours:
+    if faults.of_job(error):
         return False
+    file, line = faults.place(error)
     fail_with("%s: %s: %s (%s:%d)" % (where, type(error).__name__, error, os.path.basename(file), line))
     return True
 
@@ -256,7 +278,8 @@ def _finish():
         S.lib.add_observer_ns(max(0, S.python_ns - S.native_ns))
         S.lib.flush()
     except Exception as error:
-        fail("at exit", error)
+        if not fail("at exit", error):
+            raise
     finally:
         T.busy = False
 

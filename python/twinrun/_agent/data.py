@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataLoaders: batches with their sample indices, in the order in which the job gets them; what loading draws."""
 import functools
-import weakref
 from array import array
 from collections import deque
 
-from . import core, naming, rng, steps, tensors, transplant
+from . import core, faults, handed, naming, refs, rng, steps, tensors, transplant
 from .core import S, T, hook, trim
 from .native import BATCH, DATA, I64, INDICES, SKETCH, STATS, TENSORS
 
-_iterators = weakref.WeakKeyDictionary()    # iterator -> Feed
+_iterators = refs.ByObject()    # iterator -> Feed
 
 
 class Feed:
@@ -44,7 +43,7 @@ def _before_iter(loader):
     again = _iterators.get(loader._iterator) if getattr(loader, "_iterator", None) is not None else None
     if again is not None:
         again.indices.clear()  # persistent workers: the same iterator once more
-    T.loader = weakref.ref(loader)
+    T.loader = refs.to(loader)
     return True
 
 
@@ -54,8 +53,9 @@ def _feed(iterator):
     feed = _iterators.get(iterator)
     loader = T.loader() if feed is None and T.loader is not None else None
     if loader is not None:
-        feed = _iterators[iterator] = Feed(naming.loader_labels.of(loader), type(loader.dataset).__name__,
-                                           _sampler_name(loader), getattr(loader, "in_order", True))
+        feed = Feed(naming.loader_labels.of(loader), type(loader.dataset).__name__, _sampler_name(loader),
+                    getattr(loader, "in_order", True))
+        _iterators.put(iterator, feed)
     return feed
 
 
@@ -106,7 +106,7 @@ def _after_next(iterator, data):
     if given is not None:
         del found[:]
         tensors.walk(given[0], "batch", found)
-    steps.batch(found)
+    handed.delivered(found)
     return given
 
 
@@ -119,7 +119,8 @@ def record_indices(pending, indices, label, sampler):
     number = core.series(DATA, INDICES, "sample indices", label, sampler)
     try:
         numbers = array("q", indices)
-    except (TypeError, OverflowError):
+    except (TypeError, OverflowError) as error:
+        faults.pass_on(error)
         found, values = [], []
         tensors.walk(indices, "sample indices", found, values)
         for name, value in found:

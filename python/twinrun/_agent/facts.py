@@ -5,7 +5,7 @@ Each is a note of the trace. Nothing is asked of the job that it could notice, a
 """
 import sys
 
-from . import core, fresh, tensors
+from . import core, faults, fresh, tensors
 
 _torch_seed = None     # of the default generator, when torch had just been imported
 _torch_state = None    # digest of its state then
@@ -22,8 +22,8 @@ def _mapping(address):
                 first, _dash, end = fields[0].partition("-")
                 if int(first, 16) <= address < int(end, 16):
                     return "%s:%s" % (fields[3], fields[4]) if fields[1].endswith("s") and fields[4] != "0" else None
-    except (OSError, ValueError, IndexError):
-        pass
+    except (OSError, ValueError, IndexError) as error:
+        faults.pass_on(error)
     return None
 
 

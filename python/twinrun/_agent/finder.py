@@ -99,6 +99,7 @@ def _arrived(name):
         try:
             function()
         except Exception as error:
+            _pass_on(error)
             _say("after the import of %s: %s: %s" % (name, type(error).__name__, error))
 
 
@@ -123,7 +124,14 @@ def _arm_torch():
 
         torch_hooks.arm(sys.modules["torch"])
     except Exception as error:
+        _pass_on(error)
         _say("torch hooks could not be set: %s: %s" % (type(error).__name__, error))
+
+
+def _pass_on(error):
+    from . import faults
+
+    faults.pass_on(error)
 
 
 def _say(text):

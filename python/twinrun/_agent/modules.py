@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Module calls: first weights, inputs and outputs of roots, outputs of all modules at level `modules`, losses.
 
-`Module.__call__` is replaced, not hooked: global forward hooks change the path of every call, show in tracebacks, and make
-torch.compile warn. The replacement has the same name and leaves no frame of ours in a traceback (Python 3.11 and newer).
+`Module.__call__` gets our calls into its own code (inplace.py), no hooks: global forward hooks change the path of every call,
+show in tracebacks, and make torch.compile warn. Where that is not possible it is replaced by a function of the same name, which
+leaves no frame of ours in a traceback (Python 3.11 and newer).
 Backward hooks on modules are never set: they break code with in-place operations.
 """
 import functools
 import sys
-import weakref
 
-from . import core, distributed, naming, optim, rng, sites, steps, tensors, written
+from . import core, distributed, faults, gradients, handed, inplace, naming, optim, refs, rng, sites, steps, tensors, written
 from .core import S, T, hook, trim
-from .native import ACTIVATION, BATCH, DATA, FORWARD, LOSS, RECOMPUTED, SKETCH, STATS, TENSORS
+from .native import ACTIVATION, BATCH, DATA, FORWARD, IN, LOSS, RECOMPUTED, SKETCH, STATS, TENSORS
 
 # These draw by themselves: their name is worth two looks at the generators at every level.
 _DRAWING = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU", "DropPath",
@@ -52,24 +52,42 @@ def announce(root):
     written.announced(root)
 
 
+def _is_computed(tensor):
+    """Whether autograd knows an operation that made it: then it is no data. Of others nobody knows."""
+    try:
+        return bool(tensor.requires_grad) and not tensor.is_leaf
+    except (AttributeError, RuntimeError) as error:  # a view whose graph autograd refuses to make
+        faults.pass_on(error)
+        return False
+
+
 def _inputs(root, args, kwargs):
-    if not kwargs and len(args) == 1 and type(args[0]) in tensors._plain and core.on_main_thread():
-        if not steps.in_last_batch(args[0]):
-            root.show(0, DATA, BATCH, "input[0]", args[0], T.site)
-            core.saw("batch")
+    """What a model is given, but for what the loader delivered and was recorded then."""
+    one = not kwargs and len(args) == 1 and type(args[0]) in tensors._plain
+    if one and core.on_main_thread() and not handed.is_of_batch(args[0]) and not _is_computed(args[0]):
+        root.show(0, DATA, BATCH, "input[0]", args[0], T.site)
+        core.saw("batch")
         return
-    found = []
+    found, values, hidden = [], [], []
     if len(args) == 1:
-        tensors.walk(args[0], "input[0]", found)
+        tensors.walk(args[0], "input[0]", found, values, hidden=hidden)
     else:
-        tensors.walk(args, "input", found)
+        tensors.walk(args, "input", found, values, hidden=hidden)
     if kwargs:
-        tensors.walk(kwargs, "input", found)
-    found = [(name, tensor) for name, tensor in found if not steps.in_last_batch(tensor)]
+        tensors.walk(kwargs, "input", found, values, hidden=hidden)
+    if hidden:
+        handed.unseen(root.label, "was given a %s, which is not looked into" % hidden[0])
     pending = tensors.pending()
     for name, tensor in found:
-        tensors.add_any(pending, DATA, BATCH, name, tensor, root.label, root.op, T.site)
-    if found:
+        as_delivered = handed.of_batch(tensor)
+        if as_delivered is None:
+            tensors.add_any(pending, DATA, IN if _is_computed(tensor) else BATCH, name, tensor, root.label, root.op, T.site)
+        elif not as_delivered:
+            tensors.add_any(pending, DATA, IN, name, tensor, root.label, "written", T.site)
+    if any(value is not None for value in values):
+        number = core.series(DATA, IN, "input, plain values", root.label, root.op, T.site)
+        pending.add_bytes(number, tensors.plain_bytes(values))
+    if pending.count:
         pending.flush()
         core.saw("batch")
 
@@ -81,16 +99,11 @@ class Again:
         self.root, self.path = root, path
 
 
-def _in_backward():
-    task = getattr(_torch._C, "_current_graph_task_id", None)
-    return task() != -1 if task is not None else T.backward > 0
-
-
 @hook
 def _root_enter(module, args, kwargs):
     if not _observable() or not core.begin():
         return None
-    if _in_backward():
+    if gradients.in_backward():
         found = _paths.get(id(module))
         if not S.deep or found is None or found[2]() is not module:
             return None
@@ -104,7 +117,9 @@ def _root_enter(module, args, kwargs):
         written.entering(root)
     if not root.announced and not root.stateless:
         announce(root)
-    if not root.stateless:
+    if root.stateless:
+        handed.given(root.label, args, kwargs)
+    else:
         _inputs(root, args, kwargs)
     if S.deep:
         T.path = []
@@ -131,6 +146,7 @@ def _root_leave(root, module, output):
         core.saw("output")
     else:
         _outputs("output", root.label, root.op, output, T.site)
+    handed.gave_out(output)
     steps.after_forward(root, output)
 
 
@@ -143,7 +159,7 @@ def _loss(root, output):
     if found:
         pending.flush()
         core.saw("loss")
-    last_loss = weakref.ref(output) if tensors.is_tensor(output) else None
+    last_loss = refs.to(output) if tensors.is_tensor(output) else None
 
 
 def _recomputed():
@@ -172,7 +188,7 @@ def path_of(root, module):
     if whole is None:
         return type(module).__name__
     for path, inner in naming._tree(whole, "", set()):
-        _paths[id(inner)] = (root, path, weakref.ref(inner))
+        _paths[id(inner)] = (root, path, refs.to(inner))
     found = _paths.get(id(module))
     return found[1] if found is not None and found[2]() is module and found[0] is root else type(module).__name__
 
@@ -240,10 +256,50 @@ def _replace(original):
     return functools.update_wrapper(_wrapped_call_impl, original)
 
 
+AROUND = """
+switch_ = SWITCH
+if switch_:
+    root_ = entered_ = None
+    if STATE.on and not LOCAL.busy:
+        if not LOCAL.depth:
+            %s
+        elif STATE.deep or TYPE(self).__name__ in DRAWING:
+            %s
+    inside_ = True
+    LOCAL.depth += 1
+    try:
+        BODY
+    except:
+        if inside_:
+            LOCAL.depth -= 1
+        if root_ is not None or entered_:
+            %s
+        raise
+else:
+    PLAIN
+""" % (inplace.quietly("root_ = LOCAL.root = ENTER(self, args, kwargs)", 12), inplace.quietly("entered_ = INNER(self)", 12),
+       inplace.quietly("ABANDON(root_, entered_)", 12))
+LEAVING = """
+inside_ = False
+LOCAL.depth -= 1
+if root_ is not None:
+    %s
+    LOCAL.root = None
+elif entered_:
+    %s
+""" % (inplace.quietly("LEAVE(root_, self, result_)", 4), inplace.quietly("INNER_LEAVE(self, result_)", 4))
+
+
 def arm(torch):
     global _torch
     _torch = torch
     module = torch.nn.Module
+    call = getattr(module, "_wrapped_call_impl", None)
+    objects = {"STATE": S, "LOCAL": T, "TYPE": type, "DRAWING": _DRAWING, "ENTER": _root_enter, "LEAVE": _root_leave,
+               "INNER": _inner_enter, "INNER_LEAVE": _inner_leave, "ABANDON": _abandon}
+    if call is module.__call__ and inplace.put_into(call, AROUND, LEAVING, objects):
+        S.armed.append("module calls")
+        return [_abandon]
     if module.__call__ is not getattr(module, "_wrapped_call_impl", module.__call__) and not hasattr(module, "_call_impl"):
         S.unarmed.append("module calls (this torch has none that can be replaced)")
         return []

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that are equal in every run: labels of roots, optimizers and loaders; parameters by their path in their root."""
-import weakref
-
-from . import tensors
+from . import refs, tensors
 from .core import S
 
 # A root that only wraps the job's model goes by the model's name.
@@ -43,7 +41,7 @@ class Labels:
             if key in taken and taken[key][0] is reference:
                 del taken[key]
 
-        taken[key] = (weakref.ref(thing, gone), label)
+        taken[key] = (refs.to(thing, gone), label)
         return label
 
 
@@ -54,7 +52,8 @@ class Root:
                  "watches", "_shown")
 
     def __init__(self, module, label, stateless):
-        self.reference = weakref.ref(module)
+        key = id(module)
+        self.reference = refs.to(module, lambda _reference: _forget(key, self))
         self.label = label
         self.op = class_name(module)
         self.stateless = stateless
@@ -83,10 +82,16 @@ loader_labels = Labels()
 _parameters = {}    # id(parameter) -> (weak reference, name, root label, class of the owner)
 
 
+def _of(module, name):
+    """One of a module's tables, without the job's `__getattribute__` where there is one."""
+    found = object.__getattribute__(module, "__dict__").get(name)
+    return found if found is not None else getattr(module, name)
+
+
 def unwrap(module):
     for _ in range(8):
         attribute = _WRAPPERS.get(type(module).__name__)
-        inner = module._modules.get(attribute) if attribute else None
+        inner = _of(module, "_modules").get(attribute) if attribute else None
         if inner is None:
             return module
         module = inner
@@ -99,7 +104,7 @@ def _tree(module, prefix, seen):
         return
     seen.add(id(module))
     yield prefix, module
-    for name, child in module._modules.items():
+    for name, child in _of(module, "_modules").items():
         if child is not None:
             child_prefix = prefix + "." + name if prefix else name
             for found in _tree(unwrap(child), child_prefix, seen):
@@ -108,7 +113,7 @@ def _tree(module, prefix, seen):
 
 def _stateless(module):
     for _path, inner in _tree(module, "", set()):
-        if any(p is not None for p in inner._parameters.values()) or any(b is not None for b in inner._buffers.values()):
+        if any(t is not None for table in ("_parameters", "_buffers") for t in _of(inner, table).values()):
             return False
     return True
 
@@ -126,9 +131,7 @@ def root_of(module):
     stateless = _stateless(module)
     label = class_name(module) if stateless else root_labels.of(module)
     root = Root(module, label, stateless)
-    key = id(module)
-    roots[key] = root
-    weakref.finalize(module, _forget, key, root).atexit = False
+    roots[id(module)] = root
     return root
 
 
@@ -153,7 +156,7 @@ def learn(root):
     fresh, parameters, buffers, seen = [], [], [], set()
     for path, inner in _tree(module, "", set()):
         owner = class_name(inner)
-        for kind, mapping in ((parameters, inner._parameters), (buffers, inner._buffers)):
+        for kind, mapping in ((parameters, _of(inner, "_parameters")), (buffers, _of(inner, "_buffers"))):
             for name, tensor in mapping.items():
                 if tensor is None or id(tensor) in seen or not tensors.is_tensor(tensor):
                     continue
@@ -161,11 +164,11 @@ def learn(root):
                     return None
                 seen.add(id(tensor))
                 full = path + "." + name if path else name
-                kind.append((full, weakref.ref(tensor), owner))
+                kind.append((full, refs.to(tensor), owner))
                 known = _parameters.get(id(tensor))
                 if known is None or known[0]() is not tensor:
                     fresh.append((full, tensor, owner))
-                    _parameters[id(tensor)] = (weakref.ref(tensor), full, root.label, owner)
+                    _parameters[id(tensor)] = (refs.to(tensor), full, root.label, owner)
     root.parameters, root.buffers = parameters, buffers
     return fresh
 
@@ -183,7 +186,7 @@ def give(tensor, name, label):
     if len(_parameters) > 1 << 18:
         for key in [k for k, v in _parameters.items() if v[0]() is None]:
             del _parameters[key]
-    _parameters[id(tensor)] = (weakref.ref(tensor), name, label, "")
+    _parameters[id(tensor)] = (refs.to(tensor), name, label, "")
 
 
 def reset():

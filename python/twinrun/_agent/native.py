@@ -15,7 +15,7 @@ DATA, RNG, INIT, FORWARD, BACKWARD, COLLECTIVE, OPTIMIZER, CHECKPOINT, ENVIRONME
 BYTES, U8, I8, BOOL, U16, I16, F16, BF16, U32, I32, F32, U64, I64, F64, C64, C128, F8_E4M3FN, F8_E5M2 = range(18)
 
 # TW_ITEM_*, and TWIN_REC_* << 8
-STATS, SKETCH, DIGESTED = 1, 2, 4
+STATS, SKETCH, DIGESTED, DEVICE = 1, 2, 4, 8
 OFFSET, RECOMPUTED, UNOBSERVED, UNORDERED, PART = (1 << 2) << 8, (1 << 5) << 8, (1 << 6) << 8, (1 << 7) << 8, (1 << 8) << 8
 
 STEPS, TENSORS, MODULES, OPS = range(4)  # enum tw_agent_level
@@ -44,6 +44,8 @@ _SIGNATURES = {
     "layout": (_u32, [_int, _u32, _ptr]),
     "records": (_size, [_ptr, _size, _ptr, _size]),
     "digests": (None, [_ptr, _size, _ptr]),
+    "device": (_int, [_u64]),
+    "gather": (None, [_int]),
     "bytes": (_u64, [_u32, _ptr, _size, _u32]),
     "now_ns": (_u64, []),
     "add_observer_ns": (None, [_u64]),
@@ -55,7 +57,8 @@ _SIGNATURES = {
     "quick_digest": (_u64, [_ptr, _size]),
     "quiet_alerts": (None, [_int]),
     "alerts": (_size, [_str, _size]),
-    "factor_calls": (_u64, [_int]),
+    "factor_calls": (_u64, [_int, _int]),
+    "masked": (_size, [_str, _size, _str, _size]),
     "factor_other": (None, [_int]),
     "quick_digests": (None, [_ptr, _size, _ptr]),
 }
@@ -64,8 +67,8 @@ _SIGNATURES = {
 class Library:
     """The functions of libtwinrun.so as attributes, without their prefix `tw_agent_`.
 
-    They are called with the interpreter lock held: a call takes less than handing the lock over. `records_long` is
-    `records` without the lock, for arrays whose digest takes long enough to let other threads run.
+    They are called with the interpreter lock held: a call takes less than handing the lock over. `records_long` and
+    its like do without the lock, for arrays whose digest takes long enough to let other threads run.
     """
 
     def __init__(self, path):
@@ -74,8 +77,11 @@ class Library:
             function = getattr(held, "tw_agent_" + name)
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
-        self.records_long = getattr(ctypes.CDLL(path), "tw_agent_records")
-        self.records_long.restype, self.records_long.argtypes = _SIGNATURES["records"]
+        free = ctypes.CDLL(path)
+        for name in ("records", "digests", "gather"):
+            function = getattr(free, "tw_agent_" + name)
+            function.restype, function.argtypes = _SIGNATURES[name]
+            setattr(self, name + "_long", function)
         if self.abi() != ABI:
             raise OSError("%s speaks version %d of the agent interface, %d was expected" % (path, self.abi(), ABI))
 
@@ -94,6 +100,14 @@ def library():
     return _library
 
 
+def masked(text):
+    """The text without its secrets. Whoever writes down words of the job writes these."""
+    raw = text.encode("utf-8", "replace")
+    out = ctypes.create_string_buffer(2 * len(raw) + 64)
+    length = library().masked(raw, len(raw), out, len(out))
+    return out.raw[:length].decode("utf-8", "replace")
+
+
 def install(double):
     """Puts `double` in the library's place: for the unit tests, before anything is armed."""
     global _library
@@ -107,9 +121,9 @@ class Items:
         self._allocate(capacity)
 
     def _allocate(self, capacity):
-        self.capacity = capacity
-        self.buffer = bytearray(ITEM_BYTES * capacity)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
+        buffer = bytearray(ITEM_BYTES * capacity)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+        self.capacity, self.buffer, self.address = capacity, buffer, address    # all or, when a signal comes, none
 
     def grow(self):
         old = self.buffer

@@ -12,16 +12,15 @@ import functools
 import os
 import sys
 import threading
-import weakref
 from array import array
 from time import perf_counter_ns
 
-from . import core, facts, naming, parts, rng, steps, tensors, written
+from . import core, device, facts, faults, gradients, naming, parts, refs, rng, steps, tensors, written
 from .core import S, T, hook
-from .native import (BACKWARD, CHECKPOINT, F64, GRADIENT, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, ORDER, SKETCH, STATS, TENSORS,
+from .native import (CHECKPOINT, F64, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, ORDER, SKETCH, STATS, TENSORS,
                      WEIGHT, Items, pack_item)
 
-GRADIENT_STATS_EVERY, WEIGHT_STATS_EVERY = 4, 8   # steps; statistics do not enter the value hash
+WEIGHT_STATS_EVERY = 8    # steps; statistics do not enter the value hash
 GONE = 8            # optimizers whose last look is kept after they are gone
 NAMES_SHOWN = 40    # names of parameters in the note about their order
 
@@ -32,22 +31,24 @@ class Followed:
     """What we keep about an optimizer that steps."""
 
     def __init__(self, optimizer):
-        self.reference = weakref.ref(optimizer)
+        key = id(optimizer)
+
+        def gone(reference):
+            if key in _known and _known[key].reference is reference:
+                del _known[key]
+
+        self.reference = refs.to(optimizer, gone)
         self.op = type(optimizer).__name__
         self.label = naming.optimizer_labels.of(optimizer)
         self.weights = parts.Rotating(OPTIMIZER, WEIGHT)
-        self.gradients = tensors.Table(BACKWARD, GRADIENT)
         self.moments = parts.Rotating(OPTIMIZER, MOMENT)
         self.numbers = Numbers(self.label, self.op)
         self.ids = None
         self.names = []
-        self.parameters = []   # kept alive no longer than the optimizer keeps them
-        self.present = None
-        self.present_names = []
         self.found = None
         self.closure = False
         self.steps = 0         # since this process began
-        self.counter = None    # a parameter's state that counts its steps, and the last count
+        self.counter = None    # place of the parameter whose state counts its steps, and the last count
         self.count = self.stood = 0
         self.watched_at = None # which models `watches` was made of (written.py)
         self.watches = self.raw = ()
@@ -65,7 +66,7 @@ class Numbers:
         self.items = Items(16)
 
     def _look(self, groups):
-        self.shape = [len(group) for group in groups]
+        self.shape = None
         self.plan, self.odd, names = [], [], []
         for g, group in enumerate(groups):
             for key in group:
@@ -78,6 +79,7 @@ class Numbers:
         for i, name in enumerate(names):
             pack_item(self.items.buffer, i * ITEM_BYTES, address + 8 * i, 0, 0, 1, 0,
                       core.series(OPTIMIZER, HYPER, name, self.label, self.op, "", ""), core.layout(F64, ()), STATS, F64, 0, 0)
+        self.shape = [len(group) for group in groups]
 
     def _add(self, names, name, g, key, value):
         if isinstance(value, bool):
@@ -97,7 +99,8 @@ class Numbers:
             self._look(groups)
         try:
             self._read(groups)
-        except (KeyError, TypeError, IndexError, OverflowError):
+        except (KeyError, TypeError, IndexError, OverflowError) as error:
+            faults.pass_on(error)
             self._look(groups)  # a number has become something else
             self._read(groups)
         if self.plan:
@@ -118,25 +121,33 @@ class Numbers:
             values[i] = value if index is None else value[index]
 
 
+def _of(optimizer, name):
+    """An attribute, without the job's `__getattribute__` where there is one."""
+    found = object.__getattribute__(optimizer, "__dict__").get(name)
+    return found if found is not None else getattr(optimizer, name)
+
+
+def _parameters(optimizer):
+    return [p for group in _of(optimizer, "param_groups") for p in group["params"]]
+
+
 def follow(optimizer):
     found = _known.get(id(optimizer))
     if found is None or found.reference() is not optimizer:
         found = Followed(optimizer)
-        key = id(optimizer)
-        _known[key] = found
-        weakref.finalize(optimizer, _gone_with, key).atexit = False
+        _known[id(optimizer)] = found
     return found
 
 
 def _refresh(followed, optimizer):
     """The list of parameters; named again when groups or parameters have changed."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    ids = [id(p) for p in parameters]
+    parameters = _parameters(optimizer)
+    ids = list(map(id, parameters))
     if ids == followed.ids:
         return parameters
-    followed.ids, followed.names, followed.parameters = ids, [], parameters
+    followed.ids, followed.names = ids, []
     fresh = []
-    for g, group in enumerate(optimizer.param_groups):
+    for g, group in enumerate(_of(optimizer, "param_groups")):
         for i, p in enumerate(group["params"]):
             known = naming.parameter(p)
             if known is None:
@@ -144,11 +155,11 @@ def _refresh(followed, optimizer):
                 naming.give(p, *known)
                 fresh.append((known, p))
             followed.names.append((known[0], known[1], followed.op, ""))
-    followed.present = followed.found = followed.counter = followed.watched_at = None
+    followed.found = followed.counter = followed.watched_at = None
     if fresh and not followed.steps:
         _announce(fresh, followed)
     if S.level >= TENSORS:
-        _record_order(followed, optimizer.param_groups)
+        _record_order(followed, _of(optimizer, "param_groups"))
     return parameters
 
 
@@ -167,11 +178,11 @@ def _record_order(followed, groups):
     core.note("order", "\n".join(shown))
 
 
-def _turn(followed, optimizer):
+def _turn(followed, state, parameters):
     """Which part of large tensors is recorded in this step."""
     if followed.counter is None:
-        followed.counter = _find_counter(optimizer, followed.parameters)
-    count = _count_of(followed.counter)
+        followed.counter = _find_counter(state, parameters)
+    count = _count_of(state.get(parameters[followed.counter])) if followed.counter >= 0 else None
     if count is None:
         return followed.steps % parts.TURNS
     if count == followed.count:    # this parameter had no gradient: go on all the same
@@ -182,23 +193,24 @@ def _turn(followed, optimizer):
 
 
 def _everything(followed):
-    """Whether all parts are: in the first steps of a process, which many checks do not go beyond, and in the last one."""
-    return followed.steps < parts.TURNS or (S.last_step is not None and S.step >= S.last_step)
+    """Whether all parts are: in the first steps of a process, which many checks do not go beyond, and in the last one. Where
+    the optimizer keeps no count, a resumed job does not know whose turn it was: as the second of two commands it shows all."""
+    first_or_last = followed.steps < parts.TURNS or (S.last_step is not None and S.step >= S.last_step)
+    return first_or_last or (followed.counter in (None, -1) and os.environ.get("TWINRUN_PARTS") == "all")
 
 
-def _find_counter(optimizer, parameters):
-    """The state of the parameter that has made the most steps; empty where the optimizer keeps no count."""
-    best, most = {}, -1
-    for p in parameters:
-        entries = optimizer.state.get(p)
-        count = _count_of(entries) if isinstance(entries, dict) else None
+def _find_counter(state, parameters):
+    """The place of the parameter that has made the most steps; -1 where the optimizer keeps no count."""
+    best, most = -1, -1
+    for i, p in enumerate(parameters):
+        count = _count_of(state.get(p))
         if count is not None and count > most:
-            best, most = entries, count
+            best, most = i, count
     return best
 
 
 def _count_of(entries):
-    count = entries.get("step")
+    count = entries.get("step") if isinstance(entries, dict) else None
     if type(count) in tensors._plain and count.numel() == 1 and tensors._simple(count):
         count = count.item()
     return int(count) if isinstance(count, (int, float)) and count >= 0 else None
@@ -222,114 +234,113 @@ def _announce(fresh, followed):
 
 # ---------------------------------------------------------------- records
 
-def record_gradients(followed, parameters):
+def _record_gradients(followed, optimizer, parameters):
     """Gradients as they are now; parameters without one are left out."""
-    present, gradients = [], []
-    for i, p in enumerate(parameters):
-        gradient = p.grad
-        if gradient is not None:
-            present.append(i)
-            gradients.append(gradient)
-    if present != followed.present:
-        followed.present = present
-        followed.present_names = [(followed.names[i][0], followed.names[i][1], "", "") for i in present]
-    if gradients:
-        flags = STATS | SKETCH if S.step % GRADIENT_STATS_EVERY == 0 else SKETCH
-        followed.gradients.record(followed.present_names, gradients, flags)
-        core.saw("gradient")
+    gradients.left_to(optimizer).step_begins(followed.names, parameters, [p.grad for p in parameters])
 
 
 class Moments:
-    """The tensors and numbers in an optimizer's state, found again in every step without looking for them anew."""
+    """The tensors and numbers in an optimizer's state, found again in every step without looking for them anew, nor holding them."""
 
     def __init__(self):
-        self.dicts = []      # (position of the parameter, its state, number of entries)
-        self.tensors = []    # [state, key, tensor, what is recorded of it, address], in order
-        self.names = []      # (name, scope, op, site) of each
-        self.numbers = []    # (name, state, path) of plain numbers
+        self.groups = []     # (position of the parameter, number of entries, rows, numbers) of each state
+        self.names = []      # (name, scope, op, site) of each tensor
         self.size = 0        # parameters with a state
+        self.epoch = S.interrupted
         self.nested = False  # something deeper than one level: looked for anew in every step
 
-    def current(self, state, parameters):
-        """Whether the state still has the shape that was found."""
-        if self.nested or len(state) != self.size:
-            return False
-        for position, entries, count in self.dicts:
-            if state.get(parameters[position]) is not entries or len(entries) != count:
-                return False
-        return True
-
     def look(self, followed, state, parameters):
+        """Looks for them. Returns the tensors in the order of their names, [(name, value)] of the numbers, and whether each tensor is
+        where it was."""
         self.size = len(state)
+        values, numbers = [], []
         for position, p in enumerate(parameters):
             entries = state.get(p)
             if not isinstance(entries, dict) or not entries:
                 continue
-            self.dicts.append((position, entries, len(entries)))
             base, scope = followed.names[position][:2]
-            for key in entries:
-                if key == "step" and _on_device(entries[key]) and followed.names[position][:2] != min(n[:2] for n in followed.names):
+            rows, plain = [], []
+            for key, value in dict.items(entries):
+                if key == "step" and _on_device(value) and followed.names[position][:2] != min(n[:2] for n in followed.names):
                     continue  # each costs a copy to the host: one of them stands for all, whatever their order
-                self._add(base + "." + str(key), scope, followed.op, entries, key, 0)
+                name = base + "." + str(key)
+                if tensors.is_tensor(value):
+                    rows.append([key, refs.to(value), tensors.address(value)])
+                elif isinstance(value, (bool, int, float)):
+                    plain.append((name, key))
+                self._add(name, scope, followed.op, value, values, numbers, 0)
+            self.groups.append((position, len(entries), rows, plain))
+        return values, numbers, False
 
-    def _add(self, name, scope, op, holder, key, depth):
-        value = holder[key]
+    def _add(self, name, scope, op, value, values, numbers, depth):
         if tensors.is_tensor(value):
-            self.tensors.append([holder, key, None, 0])
+            values.append(value)
             self.names.append((name, scope, op, ""))
         elif isinstance(value, (bool, int, float)):
-            self.numbers.append((name, holder, key))
+            numbers.append((name, float(value)))
         elif isinstance(value, dict) and depth < 3:
             self.nested = True
             for inner in dict.keys(value):
-                self._add("%s[%r]" % (name, inner), scope, op, value, inner, depth + 1)
+                self._add("%s[%r]" % (name, inner), scope, op, dict.__getitem__(value, inner), values, numbers, depth + 1)
         elif isinstance(value, (list, tuple)) and depth < 3:
             self.nested = True
             for i in range(len(value)):
-                self._add("%s[%d]" % (name, i), scope, op, value, i, depth + 1)
+                self._add("%s[%d]" % (name, i), scope, op, value[i], values, numbers, depth + 1)
 
-    def values(self):
-        """What to record, in the order of the names; empty when all of it is where it was; None when something has changed its
-        kind."""
-        if not all(isinstance(_entry(holder, key), (int, float)) for _name, holder, key in self.numbers):
+    def again(self, state, parameters):
+        """look() for a state that has kept its shape; None where it has another one."""
+        if self.nested or len(state) != self.size or self.epoch != S.interrupted:
             return None
-        self.steady = True
-        for row in self.tensors:
-            holder, key, known, at = row
-            value = holder.get(key) if isinstance(holder, dict) else holder[key]
-            if value is not known:
+        values, numbers, steady = [], [], True
+        for position, count, rows, plain in self.groups:
+            entries = state.get(parameters[position])
+            if entries is None or len(entries) != count:
+                return None
+            for row in rows:
+                value = entries.get(row[0])
+                values.append(value)
+                if row[2] and row[1]() is value and tensors.address(value) == row[2]:
+                    continue
                 if not tensors.is_tensor(value):
                     return None
-            elif type(value) in tensors._plain and value.data_ptr() == at:
-                continue
-            self.steady = False
-            row[2], row[3] = value, value.data_ptr() if type(value) in tensors._plain else 0
-        return [row[2] for row in self.tensors] if not self.steady else ()
+                steady = False
+                row[1], row[2] = refs.to(value), tensors.address(value)
+            for name, key in plain:
+                value = entries.get(key)
+                if not isinstance(value, (int, float)):
+                    return None
+                numbers.append((name, float(value)))
+        return values, numbers, steady
 
 
-def _entry(holder, key):
-    return holder.get(key) if isinstance(holder, dict) else holder[key]
+def _record_first_moments(followed, state, parameters):
+    """The state that an optimizer has before its first step: a resumed job has loaded it, and what it holds is compared with
+    what the whole job had there."""
+    moments, pending = Moments(), tensors.pending()
+    values, _numbers, _steady = moments.look(followed, state, parameters)
+    for (name, scope, op, _site), value in zip(moments.names, values):
+        pending.add(INIT, MOMENT, name, value, scope, op)
+        if S.level == TENSORS and parts.divisible(value):
+            parts.add(pending, INIT, MOMENT, name, value, scope, op, 0)
+    pending.flush()
 
 
 def _on_device(value):
     return tensors.is_tensor(value) and value.device.type != "cpu"
 
 
-def _record_moments(followed, optimizer, parameters, flags, turn, everything):
-    state = optimizer.state
+def _record_moments(followed, state, parameters, flags, turn, everything):
     moments = followed.found
-    values = moments.values() if moments is not None and moments.current(state, parameters) else None
-    if values is None:
+    found = moments.again(state, parameters) if moments is not None else None
+    if found is None:
         moments = followed.found = Moments()
-        moments.look(followed, state, parameters)
-        values = moments.values()
-    if values:
+        found = moments.look(followed, state, parameters)
+    values, numbers, steady = found
+    if moments.names and not (steady and followed.moments.again(flags, turn, everything)):
         followed.moments.record(moments.names, values, flags, turn, everything)
         core.saw("moment")
-    elif moments.tensors:
-        followed.moments.again(flags, turn, everything)
-    if moments.numbers:
-        _record_numbers(followed, [(name, float(holder[key])) for name, holder, key in moments.numbers])
+    if numbers:
+        _record_numbers(followed, numbers)
 
 
 def _record_numbers(followed, numbers):
@@ -356,9 +367,12 @@ def before_step(optimizer, args, kwargs):
     parameters = _refresh(followed, optimizer)
     if S.level < TENSORS:
         return
+    state = _of(optimizer, "state")
+    if not followed.steps and state:
+        _record_first_moments(followed, state, parameters)
     if not followed.closure:
-        record_gradients(followed, parameters)
-    followed.numbers.record(optimizer.param_groups)
+        _record_gradients(followed, optimizer, parameters)
+    followed.numbers.record(_of(optimizer, "param_groups"))
 
 
 @hook
@@ -371,16 +385,19 @@ def after_step(optimizer, args, kwargs):
     rng.check(followed.op)
     if not followed.steps:
         facts.shared_weights(followed.label, parameters)
-    turn = _turn(followed, optimizer)
+    state = _of(optimizer, "state")
+    turn = _turn(followed, state, parameters)
     # One step further in every round of turns, so that each part has its statistics in time.
     counted = (S.step + S.step // parts.TURNS) % WEIGHT_STATS_EVERY == 0
     flags = STATS | SKETCH if counted else SKETCH
     everything = _everything(followed)
-    followed.weights.record(followed.names, parameters, flags, turn, everything)
-    core.saw("weight")
-    if S.level >= TENSORS:
-        _record_moments(followed, optimizer, parameters, flags, turn, everything)
+    with device.all_at_once:
+        followed.weights.record(followed.names, parameters, flags, turn, everything)
+        core.saw("weight")
+        if S.level >= TENSORS:
+            _record_moments(followed, state, parameters, flags, turn, everything)
     written.stepped(followed, parameters)
+    gradients.left_to(optimizer).step_ends()
     followed.steps += 1
     steps.turn(optimizer)
 
@@ -390,9 +407,10 @@ def skipped(optimizer):
     followed = follow(optimizer)
     parameters = _refresh(followed, optimizer)
     if S.level >= TENSORS:
-        record_gradients(followed, parameters)
-        followed.numbers.record(optimizer.param_groups)
+        _record_gradients(followed, optimizer, parameters)
+        followed.numbers.record(_of(optimizer, "param_groups"))
         _record_numbers(followed, [("step skipped", 1.0)])
+    gradients.left_to(optimizer).step_ends()
     followed.steps += 1
     steps.turn(optimizer)
 
@@ -401,6 +419,22 @@ def backward_begins():
     """Weights that a line of the job has written since the forward."""
     if S.level >= TENSORS:
         written.using([watch for followed in list(_known.values()) for watch in followed.raw])
+        _each_gradients("backward_begins")
+
+
+def backward_ended():
+    if S.level >= TENSORS:
+        _each_gradients("look")
+
+
+def _each_gradients(what):
+    if T.optimizers:
+        return
+    for optimizer in steps.optimizers():
+        left = gradients.left_to(optimizer)
+        if what == "look" or left.is_open():
+            parameters = _parameters(optimizer)
+            getattr(left, what)(parameters, [p.grad for p in parameters])
 
 
 def backward_in_step():
@@ -410,7 +444,7 @@ def backward_in_step():
     followed = T.optimizers[-1]
     optimizer = followed.reference()
     if optimizer is not None and followed.closure:
-        record_gradients(followed, [p for group in optimizer.param_groups for p in group["params"]])
+        gradients.left_to(optimizer).in_step(followed.names, [p.grad for p in _parameters(optimizer)])
 
 
 # ---------------------------------------------------------------- whole, between and behind the steps
@@ -418,15 +452,19 @@ def backward_in_step():
 _gone = []    # (label, names, Held) of optimizers that are no more
 
 
-def _look_whole(pending, followed, phase, moments, flags=0):
-    """Every element of the weights, and of the optimizer's state, as they are now."""
-    for (name, scope, op, _site), p in zip(followed.names, followed.parameters):
+def _look_whole(pending, followed, optimizer, phase, moments, flags=0):
+    """Every element of the weights, and of the optimizer's state, as they are now. Whether it has the parameters it stepped with."""
+    parameters = _parameters(optimizer)
+    if list(map(id, parameters)) != followed.ids:
+        return False
+    for (name, scope, op, _site), p in zip(followed.names, parameters):
         parts.add(pending, phase, WEIGHT, name, p, scope, op, flags)
     if moments and followed.found is not None:
-        for (name, scope, op, _site), (holder, key, _known, _at) in zip(followed.found.names, followed.found.tensors):
-            value = _entry(holder, key)
-            if tensors.is_tensor(value):
-                parts.add(pending, phase, MOMENT, name, value, scope, op, flags)
+        found = Moments()
+        values, _numbers, _steady = found.look(followed, _of(optimizer, "state"), parameters)
+        for (name, scope, op, _site), value in zip(found.names, values):
+            parts.add(pending, phase, MOMENT, name, value, scope, op, flags)
+    return True
 
 
 def look_at_checkpoint():
@@ -437,39 +475,40 @@ def look_at_checkpoint():
     for followed in list(_known.values()):
         optimizer = followed.reference()
         if optimizer is not None and followed.steps:
-            _look_whole(pending, followed, CHECKPOINT, False)
+            _look_whole(pending, followed, optimizer, CHECKPOINT, False)
     pending.flush()
 
 
 @hook
-def _digest_last(followed):
+def _digest_last(followed, optimizer):
     held = parts.Held()
-    _look_whole(held, followed, OPTIMIZER, S.level >= TENSORS)
-    held.flush()
-    del _gone[:-(GONE - 1)]
-    _gone.append((followed.label, followed.names, held))
+    if S.level >= TENSORS:
+        written.behind_the_steps(held, followed, _parameters(optimizer))
+    if _look_whole(held, followed, optimizer, OPTIMIZER, S.level >= TENSORS):
+        held.flush()
+        del _gone[:-(GONE - 1)]
+        _gone.append((followed.label, followed.names, held))
 
 
-def _gone_with(key):
+@core.while_freed
+def _gone_with(optimizer):
     """An optimizer is being freed, in a function that returns long before the process ends: its last look is taken now."""
-    followed = _known.pop(key, None)
+    followed = _known.pop(id(optimizer), None)
     if followed is not None and followed.steps and S.begun and threading.get_ident() == S.main_thread:
-        _digest_last(followed)
+        _digest_last(followed, optimizer)
 
 
 def _last_look():
     """At the end of the process: every element."""
+    written.at_end()
     pending = tensors.pending()
     named = set()
     for followed in list(_known.values()):
         optimizer = followed.reference()
         if optimizer is None or not followed.steps:
             continue
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if [id(p) for p in parameters] != followed.ids:
-            continue
-        _look_whole(pending, followed, OPTIMIZER, S.level >= TENSORS, STATS | SKETCH)
-        named.update(name[:2] for name in followed.names)
+        if _look_whole(pending, followed, optimizer, OPTIMIZER, S.level >= TENSORS, STATS | SKETCH):
+            named.update(name[:2] for name in followed.names)
     _look_at_the_rest(pending, named)
     pending.flush()
     for _label, names, held in reversed(_gone):    # what a later one has gone on with is that one's to show
@@ -508,6 +547,7 @@ def arm(torch):
     optimizer = torch.optim.Optimizer
     module = sys.modules[optimizer.__module__]
     replaced = _follow_construction(optimizer)
+    _follow_end(optimizer)
     if hasattr(module, "register_optimizer_step_pre_hook"):
         module.register_optimizer_step_pre_hook(before_step)
         module.register_optimizer_step_post_hook(after_step)
@@ -539,6 +579,19 @@ def _follow_construction(optimizer):
     setattr(optimizer, name, functools.update_wrapper(replaced, original))
     del replaced.__wrapped__
     return [replaced]
+
+
+def _follow_end(optimizer):
+    """Only a finalizer finds the optimizer whole, also where the garbage collector frees it together with its parameters: by then
+    weak references are gone, and who held the parameters for that would keep a cycle alive."""
+    if hasattr(optimizer, "__del__"):
+        S.unarmed.append("last look at optimizers that end early")
+        return
+
+    def __del__(self):
+        _gone_with(self)
+
+    optimizer.__del__ = __del__
 
 
 @hook

@@ -32,7 +32,7 @@ def _switch(on):
     if getattr(_here, "on", False) == on:
         return
     library = native.library()
-    calls = library.factor_calls(_state["factor"])
+    calls = library.factor_calls(_state["factor"], 1)    # another thread may ask meanwhile
     if on:
         _here.since = calls
     else:

@@ -10,7 +10,7 @@ record of a part says where it begins and how many elements there are, and diges
 import ctypes
 from time import perf_counter_ns
 
-from . import core, native, tensors
+from . import core, device, native, tensors
 from .core import S
 from .native import DIGESTED, ITEM_BYTES, PART, STATS, Items, pack_item, pack_pointer
 
@@ -31,8 +31,8 @@ def bounds(count):
 
 
 def divisible(t):
-    """Whether a tensor is recorded in parts: large, and one run of memory of this process."""
-    return (t.numel() >= LARGE and type(t) in tensors._plain and tensors._simple(t) and t.is_contiguous()
+    """Whether a tensor is recorded in parts: large, and one run of memory that can be read where it is."""
+    return (t.numel() >= LARGE and type(t) in tensors._plain and tensors.readable(t) and t.is_contiguous()
             and t.dtype in tensors._codes and t.data_ptr() != 0)
 
 
@@ -49,7 +49,20 @@ def add(pending, phase, kind, name, t, scope, op, flags):
     width = t.element_size()
     for first, end in bounds(count):
         number = core.series(phase, kind, part_name(name, first, end), scope, op)
-        pending.put(number, pointer + first * width, code, end - first, (end - first,), None, flags | PART, first, count)
+        pending.put(number, pointer + first * width, code, end - first, (end - first,), None, flags | PART | pending.place(t), first,
+                    count)
+
+
+def digests(pending):
+    """A digest, two words, of each tensor of pending records, which are dropped."""
+    if not pending.count:
+        return []
+    count, found = pending.count, (ctypes.c_uint64 * (2 * pending.count))()
+    if pending.device:
+        device.sender()
+    (S.lib.digests_long if pending.device else S.lib.digests)(pending.items.address, count, found)
+    pending.drop()
+    return [(ctypes.c_uint64 * 2).from_buffer(found, 16 * i) for i in range(count)]
 
 
 class Held(tensors.Pending):
@@ -62,16 +75,12 @@ class Held(tensors.Pending):
     def flush(self, links=None):
         if not self.count:
             return ()
-        digests = (ctypes.c_uint64 * (2 * self.count))()
-        S.lib.digests(self.items.address, self.count, digests)
-        address = ctypes.addressof(digests)
-        for i in range(self.count):
-            pack_pointer(self.items.buffer, i * ITEM_BYTES, address + 16 * i)
+        found = digests(self)
+        for i, digest in enumerate(found):
+            pack_pointer(self.items.buffer, i * ITEM_BYTES, ctypes.addressof(digest))
             self.items.add_flags(i, DIGESTED)
-        self.batches.append((self.items, digests, self.count))
+        self.batches.append((self.items, found, len(found)))
         self.items = Items(16)
-        self.count = self.bytes = self.kept = 0
-        self.keep.clear()
         return ()
 
     def release(self):
@@ -87,12 +96,13 @@ class Parts:
     def __init__(self, phase, kind):
         self.phase, self.kind = phase, kind
         self.items = Items(16)
-        self.rows = []       # (pointer, shape, dtype) of each tensor
+        self.rows = []       # (pointer, shape, dtype, DEVICE or 0) of each tensor
         self.flags = []      # of each turn's rows
         self.bytes = 0       # of one turn
+        self.device = False  # some of them lie on a GPU
 
     def build(self, names, values, flags):
-        self.rows, self.flags, self.bytes = [], [flags] * TURNS, 0
+        self.rows, self.flags, self.bytes, self.device = [], [flags] * TURNS, 0, False
         if values and "parts" not in S.seen:
             S.seen.add("parts")
             core.note("parts", str(TURNS))
@@ -101,27 +111,29 @@ class Parts:
         for i, ((name, scope, op, site), t) in enumerate(zip(names, values)):
             count, code, pointer, width = t.numel(), tensors._codes[t.dtype], t.data_ptr(), t.element_size()
             whole = ctypes.addressof(core.sizes((count,)))
+            place = tensors.place_of(t)
+            self.device = self.device or place != 0
             for turn, (first, end) in enumerate(bounds(count)):
                 number = core.series(self.phase, self.kind, part_name(name, first, end), scope, op, site, "")
                 pack_item(self.items.buffer, (turn * len(values) + i) * ITEM_BYTES, pointer + first * width, 0, whole,
-                          end - first, first, number, core.layout(code, (end - first,)), flags | PART, code, 1, 0)
-            self.rows.append((pointer, t.shape, t.dtype))
+                          end - first, first, number, core.layout(code, (end - first,)), flags | PART | place, code, 1, 0)
+            self.rows.append((pointer, t.shape, t.dtype, place))
             self.bytes += count * width // TURNS
 
     def still(self, values):
         """Whether these are the tensors that the rows are of, wherever they lie now."""
-        for i, (t, (pointer, shape, dtype)) in enumerate(zip(values, self.rows)):
+        for i, (t, (pointer, shape, dtype, place)) in enumerate(zip(values, self.rows)):
             if t.shape != shape or t.dtype is not dtype or not t.is_contiguous():
                 return False
             now = t.data_ptr()
             if now != pointer:
-                if not now or not tensors._simple(t):
+                if not now or not tensors.readable(t) or tensors.place_of(t) != place:
                     return False
                 self._move(i, now, t)
         return len(values) == len(self.rows)
 
     def _move(self, i, now, t):
-        self.rows[i] = (now, t.shape, t.dtype)
+        self.rows[i] = (now, t.shape, t.dtype, self.rows[i][3])
         width = t.element_size()
         for turn, (first, _end) in enumerate(bounds(t.numel())):
             pack_pointer(self.items.buffer, (turn * len(self.rows) + i) * ITEM_BYTES, now + first * width)
@@ -133,13 +145,12 @@ class Parts:
             wanted = flags if each == turn else flags & ~STATS
             if self.flags[each] != wanted:
                 self.flags[each] = wanted
-                for i in range(each * count, (each + 1) * count):
-                    native.pack_flags(self.items.buffer, i * ITEM_BYTES + native.FLAGS_AT, wanted | PART)
+                for i, row in enumerate(self.rows, each * count):
+                    native.pack_flags(self.items.buffer, i * ITEM_BYTES + native.FLAGS_AT, wanted | PART | row[3])
         first, number = (0, count * TURNS) if everything else (turn * count, count)
         size = self.bytes * TURNS if everything else self.bytes
         began = perf_counter_ns()
-        send = S.lib.records_long if size >= tensors.LONG_BYTES else S.lib.records
-        send(self.items.address + first * ITEM_BYTES, number, None, 0)
+        tensors.sender(size, self.device)(self.items.address + first * ITEM_BYTES, number, None, 0)
         S.native_ns += perf_counter_ns() - began
 
 
@@ -148,12 +159,12 @@ class Rotating:
 
     def __init__(self, phase, kind):
         self.small, self.large = tensors.Table(phase, kind), Parts(phase, kind)
-        self.names = None
+        self.names, self.epoch = None, 0
         self.small_names, self.small_at, self.large_at = [], [], []
 
     def record(self, names, values, flags, turn, everything):
         """turn: which part; everything: all of them. `names` as for tensors.Table.record."""
-        if names is not self.names:
+        if names is not self.names or self.epoch != S.interrupted:
             self._split(names, values, flags)
         large = [values[i] for i in self.large_at]
         if large and not self.large.still(large):
@@ -164,14 +175,16 @@ class Rotating:
             self.large.send(turn, everything, flags)
 
     def again(self, flags, turn, everything):
-        """record() with the same names and tensors, for who knows that each is where it was."""
-        if self.small_at:
-            self.small.again(flags)
+        """record() with the same names and tensors, for who knows that each is where it was. False, and nothing is recorded: it
+        takes record()."""
+        if self.small_at and not self.small.again(flags):
+            return False
         if self.large_at:
             self.large.send(turn, everything, flags)
+        return True
 
     def _split(self, names, values, flags):
-        self.names = names
+        self.names, self.epoch = names, S.interrupted
         self.large_at = [i for i, t in enumerate(values) if S.level == native.TENSORS and divisible(t)]
         large = set(self.large_at)
         self.small_at = [i for i in range(len(values)) if i not in large]

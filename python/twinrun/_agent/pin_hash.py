@@ -8,9 +8,8 @@ nothing about them changes: no attribute, nothing that is pickled.
 import functools
 import itertools
 import sys
-import weakref
 
-from . import pins
+from . import pins, refs
 
 
 def by(torch, hash_of):
@@ -31,6 +30,8 @@ class Numbers:
         self.held, self.counter = {}, itertools.count(1)    # address -> (weak reference, number)
 
     def of(self, thing):
+        if refs.gone:
+            refs.sweep()
         place = id(thing)
         entry = self.held.get(place)
         if entry is None or entry[0]() is not thing:
@@ -39,11 +40,12 @@ class Numbers:
                 if place in held and held[place][0] is reference:
                     del held[place]
 
-            entry = self.held[place] = (weakref.ref(thing, gone), next(self.counter))
+            entry = self.held[place] = (refs.to(thing, gone), next(self.counter))
         return entry[1]
 
 
 def torch(pin, torch):
+    refs.hide()
     numbers = Numbers()
     if pin.vary:
         by(torch, lambda thing, _frame: pins.mix(pin.value, "hash", numbers.of(thing)) >> 3)

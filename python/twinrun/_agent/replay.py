@@ -4,10 +4,13 @@
 TWINRUN_ZOOM_OP = <step>:<occurrence>:<operation>, with @<scope> behind it where the same operation runs in several modules.
 """
 import ctypes
+import functools
 import os
+import random
+import sys
 import time
 
-from . import core, tensors, vote
+from . import core, faults, tensors, vote
 from .core import S
 
 REPLAYS = 20
@@ -61,6 +64,7 @@ def _write(kind, number, occurrence, tensor):
                 if size:
                     file.write(ctypes.string_at(part.data_ptr(), size))
         except OSError as error:
+            faults.pass_on(error)
             core.note("zoom.left_out", "%s%d: %s" % (kind, number, error))
 
 
@@ -84,9 +88,25 @@ class Kept:
         self.torch = torch
         with torch.no_grad():
             self.args, self.kwargs = self._copy(args), self._copy(kwargs)
-        self.random = torch.get_rng_state()
+        self.devices = sorted({t.device.index for t in values if t.is_cuda})
+        self.own = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator)]
+        self.random = self._generators()
         for i, t in enumerate(values):
             _write("in", i, occurrence, t)
+
+    def _generators(self):
+        """(function that sets it, state) of each generator that the operation may draw from: one written in Python may use any."""
+        torch, numpy = self.torch, sys.modules.get("numpy.random")
+        found = [(torch.set_rng_state, torch.get_rng_state()), (random.setstate, random.getstate())]
+        found += [(functools.partial(torch.cuda.set_rng_state, device=i), torch.cuda.get_rng_state(i)) for i in self.devices]
+        found += [(generator.set_state, generator.get_state()) for generator in self.own]
+        if numpy is not None:
+            found.append((numpy.set_state, numpy.get_state()))
+        return found
+
+    def _set_generators(self, states):
+        for put, state in states:
+            put(state)
 
     def _copy(self, value):
         if isinstance(value, self.torch.Tensor):
@@ -102,7 +122,7 @@ class Kept:
             _write("out", i, self.occurrence, t)
         if self.described.collective or self.described.name.startswith(("c10d", "_c10d")):
             return
-        now = self.torch.get_rng_state()
+        now = self._generators()
         replays, disagreeing, results = 0, 0, set()
         expected = tuple(_digest(outputs))
         end = time.monotonic() + SECONDS
@@ -114,12 +134,12 @@ class Kept:
             if all(t.device.type == "cpu" for t in outputs):
                 self._vote(results)
         finally:
-            self.torch.set_rng_state(now)
+            self._set_generators(now)
         core.note("zoom.replay", "%s %d %d" % (self.described.name, replays, disagreeing))
 
     def _again(self):
         """The digests of what it gives on its recorded inputs."""
-        self.torch.set_rng_state(self.random)
+        self._set_generators(self.random)
         with self.torch.no_grad():
             args, kwargs = self._copy(self.args), self._copy(self.kwargs)
             result = self.operation(*args, **kwargs)

@@ -11,7 +11,7 @@ import ctypes
 import random
 import sys
 
-from . import core, facts, sites
+from . import core, facts, faults, sites
 from .core import S
 from .native import INIT, RNG, STATE, TENSORS
 
@@ -34,6 +34,7 @@ class Source:
         self.used = always
         self.shown = None    # digest of the state recorded last
         self.seeded = None   # once it is known: whether somebody had set a seed before the first draw
+        self.kept = None     # what read() gave and its digest, until the state moves; only where its memory is watched
         self.known = None if memory is not None else self.look()
 
     def look(self):
@@ -44,7 +45,8 @@ class Source:
         """Whether the state is another one than at the last call; for sources whose memory is not known."""
         try:
             now = self.look()
-        except RuntimeError:
+        except RuntimeError as error:
+            faults.pass_on(error)
             return False  # a device generator inside a graph capture
         if now == self.known:
             return False
@@ -53,8 +55,13 @@ class Source:
 
     def record(self, phase, consumer, site, again=True):
         """again: also when it is the state recorded last. Returns whether it was recorded."""
-        address, size, _keep = self.read()
-        digest = S.lib.quick_digest(address, size)
+        kept = self.kept
+        if kept is None:
+            address, size, keep = self.read()
+            kept = address, size, keep, S.lib.quick_digest(address, size)
+            if self.memory is not None:
+                self.kept = kept
+        address, size, _keep, digest = kept
         if digest == self.shown and not again:
             return False
         self.shown = digest
@@ -69,13 +76,14 @@ class Watched:
         self.sources, self.regions, self.digests, self.known = [], None, None, b""
 
     def add(self, source):
-        self.sources.append(source)
-        self.regions = (ctypes.c_uint64 * (2 * len(self.sources)))()
-        for i, each in enumerate(self.sources):
-            self.regions[2 * i: 2 * i + 2] = ctypes.addressof(each.memory), ctypes.sizeof(each.memory)
-        self.digests = ctypes.create_string_buffer(8 * len(self.sources))
-        S.lib.quick_digests(self.regions, len(self.sources), self.digests)
-        self.known += self.digests.raw[-8:]  # a movement of the others is still to be told
+        sources = [*self.sources, source]
+        regions = (ctypes.c_uint64 * (2 * len(sources)))()
+        for i, each in enumerate(sources):
+            regions[2 * i: 2 * i + 2] = ctypes.addressof(each.memory), ctypes.sizeof(each.memory)
+        digests = ctypes.create_string_buffer(8 * len(sources))
+        S.lib.quick_digests(regions, len(sources), digests)
+        known = self.known + digests.raw[-8:]  # a movement of the others is still to be told
+        self.sources, self.regions, self.digests, self.known = sources, regions, digests, known
 
     def moved(self):
         """The sources whose state is another one than at the last call."""
@@ -84,7 +92,10 @@ class Watched:
         if now == before:
             return ()
         self.known = now
-        return [source for i, source in enumerate(self.sources) if now[8 * i: 8 * i + 8] != before[8 * i: 8 * i + 8]]
+        moved = [source for i, source in enumerate(self.sources) if now[8 * i: 8 * i + 8] != before[8 * i: 8 * i + 8]]
+        for source in moved:
+            source.kept = None
+        return moved
 
 
 _watched = Watched()

@@ -8,9 +8,7 @@
    backward.
 3. Without optimizer and backward (evaluation only), every forward of a root is a step: it ends at the next batch or forward.
 """
-import weakref
-
-from . import core, naming, rng, tensors, written
+from . import core, gradients, handed, naming, refs, rng, tensors, written
 from .core import S
 from .native import BACKWARD, GRADIENT, OPTIMIZER, STATS, TENSORS, WEIGHT
 
@@ -20,7 +18,6 @@ _optimizers = {}        # id -> weak reference, of every optimizer made and stil
 _stepped = {}           # id -> steps in this round
 _idle = set()           # optimizers that do not alternate with the others
 _used = {}              # label -> Root called in this step
-_batch = []             # weak references to the tensors of the batch that a loader delivered last
 _by_hand = None         # digests of the leaves when the last backward ended, while no optimizer is alive
 _leaves = {}            # id -> weak reference: leaves of raw tensor code, found in the graph
 _evaluated = None       # weak reference of the root that ran without a backward, ever
@@ -41,19 +38,7 @@ def made(optimizer):
             _stepped.pop(key, None)
             _idle.discard(key)
 
-    _optimizers[key] = weakref.ref(optimizer, gone)
-
-
-def batch(found):
-    """A loader delivered these tensors."""
-    del _batch[:]
-    for _name, value in found:
-        if tensors.is_tensor(value):
-            _batch.append(weakref.ref(value))
-
-
-def in_last_batch(tensor):
-    return any(reference() is tensor for reference in _batch)
+    _optimizers[key] = refs.to(optimizer, gone)
 
 
 def boundary():
@@ -97,7 +82,7 @@ def backward_ended(leaves):
         return
     for name, tensor in leaves:
         if id(tensor) not in _leaves:
-            _leaves[id(tensor)] = weakref.ref(tensor)
+            _leaves[id(tensor)] = refs.to(tensor)
     current = _hand_tensors()
     gradients = [(naming.parameter(t), t.grad) for t in current if t.grad is not None]
     if S.level >= TENSORS and gradients:
@@ -113,13 +98,18 @@ def gradients_taken(leaves):
     """After torch.autograd.grad without an optimizer: who asks for the gradients of leaves is about to change them."""
     global _by_hand
     for tensor in leaves:
-        _leaves[id(tensor)] = weakref.ref(tensor)
+        _leaves[id(tensor)] = refs.to(tensor)
     if leaves:
         _by_hand = _digests(_hand_tensors())
 
 
 def has_optimizers():
     return bool(_optimizers)
+
+
+def optimizers():
+    """Those that are alive, in the order in which they were made."""
+    return [optimizer for optimizer in (reference() for reference in list(_optimizers.values())) if optimizer is not None]
 
 
 # ---------------------------------------------------------------- optimizers
@@ -234,6 +224,8 @@ def _close():
         rng.confirm()
     core.step_end()
     written.step_ended()
+    gradients.step_ended()
+    handed.step_ended()
     _stepped.clear()
     _used.clear()
 

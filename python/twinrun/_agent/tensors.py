@@ -2,13 +2,14 @@
 """From tensors to records: dtype, place in memory, shape and strides; whatever has no plain memory is taken apart, copied
 to the host, or recorded as unobserved, never passed over."""
 import ctypes
+import enum
 import sys
 import types
 from time import perf_counter_ns
 
-from . import core, native
+from . import core, device, faults, native
 from .core import S
-from .native import ITEM_BYTES, SKETCH, STATS, UNOBSERVED, Items, pack_item, pack_pointer
+from .native import DEVICE, ITEM_BYTES, SKETCH, STATS, UNOBSERVED, Items, pack_item, pack_pointer
 
 LONG_BYTES = 1 << 18     # from here on a digest is long enough to let other threads run
 KEEP_BYTES = 32 << 20    # host copies alive at one time
@@ -27,13 +28,15 @@ _is_wrapped = None
 
 def arm(torch):
     """Learns torch's element types; those that twinrun has no number for are digested as bytes."""
-    global _torch, _strided, _plain, _has_is_cpu, _has_is_neg, _has_is_nested, _is_wrapped
+    global _torch, _strided, _plain, _CONSTANT, _has_is_cpu, _has_is_neg, _has_is_nested, _is_wrapped
     _torch = torch
     _strided = torch.strided
+    _CONSTANT += (torch.dtype, torch.device, torch.layout, torch.memory_format)
     _plain = (torch.Tensor, torch.nn.Parameter)
     _has_is_cpu, _has_is_neg = hasattr(torch.Tensor, "is_cpu"), hasattr(torch.Tensor, "is_neg")
     _has_is_nested = hasattr(torch.Tensor, "is_nested")
     _is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+    device.arm(torch)
     numbers = {
         "uint8": native.U8, "int8": native.I8, "bool": native.BOOL, "uint16": native.U16, "int16": native.I16,
         "float16": native.F16, "bfloat16": native.BF16, "uint32": native.U32, "int32": native.I32, "float32": native.F32,
@@ -52,7 +55,7 @@ def is_tensor(value):
 # ---------------------------------------------------------------- one tensor
 
 def _memory(t):
-    """(pointer, code, count, shape, strides or None) of a strided tensor in host memory; None when it has none."""
+    """(pointer, code, count, shape, strides or None) of a strided tensor; None when it has no memory."""
     count = t.numel()
     shape = tuple(t.shape)
     code = _codes.get(t.dtype)
@@ -96,35 +99,33 @@ def traced(t):
     return is_tensor(t) and type(t) not in _plain and not TRACED.isdisjoint(c.__name__ for c in type(t).__mro__)
 
 
-def parts(t):
-    """Takes a tensor apart into (suffix, plain host tensor or None); global offset of a shard as third."""
+def parts(t, host=True):
+    """Takes a tensor apart into (suffix, plain tensor or None): in the host's memory, or wherever the library can read it."""
     kind = type(t)
     if kind not in _plain:
         names = {c.__name__ for c in kind.__mro__}
         if names & (TRACED | {"AsyncCollectiveTensor"}):
             return [("", None)]
         if "DTensor" in names:
-            return parts(t._local_tensor)
+            return parts(t._local_tensor, host)
         if hasattr(kind, "__tensor_flatten__"):
             inner = t.__tensor_flatten__()[0]
-            return [("." + name + suffix, part) for name in inner for suffix, part in parts(getattr(t, name))]
+            return [("." + name + suffix, part) for name in inner for suffix, part in parts(getattr(t, name), host)]
         if kind.__torch_dispatch__ is not _torch.Tensor.__torch_dispatch__ and not t.data_ptr():
             return [("", None)]
     if t.device.type == "meta":
         return [("", None)]
     if _wrapped(t):
-        return parts(_unwrapped(t))
+        return parts(_unwrapped(t), host)
     if _has_is_nested and t.is_nested:
         with _torch.no_grad():
-            return [("[%d]%s" % (i, suffix), part) for i, inner in enumerate(t.unbind()) for suffix, part in parts(inner)]
+            return [("[%d]%s" % (i, suffix), part) for i, inner in enumerate(t.unbind()) for suffix, part in parts(inner, host)]
     if t.layout is not _strided:
         return _unstrided(t)
     if t.is_quantized:
         with _torch.no_grad():
             return _quantized(t)
-    if t.device.type != "cpu" or t.is_conj() or (_has_is_neg and t.is_neg()):
-        return [("", _to_host(t))]
-    return [("", t)]
+    return [("", t if (_simple(t) if host else readable(t)) else _to_host(t))]
 
 
 def _quantized(t):
@@ -167,21 +168,23 @@ class Pending:
         self.items = Items()
         self.count = self.bytes = self.kept = 0
         self.keep = []
+        self.device = False    # something lies on a GPU
 
     def add(self, phase, kind, name, t, scope="", op="", site=None, flags=STATS | SKETCH, role=None):
         """One tensor, of whatever sort."""
         kept = self.count
         try:
-            pieces = [("", t)] if type(t) in _plain and _simple(t) else parts(t)
-        except RuntimeError:
+            pieces = [("", t)] if type(t) in _plain and readable(t) else parts(t, host=False)
+        except RuntimeError as error:
+            faults.pass_on(error)
             pieces = [("", None)]
         for suffix, part in pieces:
             memory = None
             if part is not None:
                 try:
                     memory = _memory(part)
-                except RuntimeError:
-                    pass
+                except RuntimeError as error:
+                    faults.pass_on(error)
             number = core.series(phase, kind, name + suffix, scope, op, site, role)
             if memory is None:
                 self.put(number, 0, native.BYTES, 0, (0,), None, flags | UNOBSERVED)
@@ -189,10 +192,16 @@ class Pending:
             if part is not t:
                 self.keep.append(part)
                 self.kept += part.numel() * part.element_size()
-            self.put(number, *memory, flags=flags)
+            self.put(number, *memory, flags=flags | self.place(part))
         if self.kept > KEEP_BYTES:
             self.flush()
         return self.count - kept
+
+    def place(self, t):
+        """place_of() for a tensor of which a record is added."""
+        place = place_of(t)
+        self.device = self.device or place != 0
+        return place
 
     def put(self, number, pointer, code, count, shape, strides, flags, offset=0, whole=None):
         """whole: the element count of the tensor that this is a part of, from element `offset` on."""
@@ -214,19 +223,32 @@ class Pending:
         self.keep.append(held)
         self.put(number, ctypes.addressof(held), native.BYTES, len(data), (len(data),), None, flags)
 
+    def drop(self):
+        """Forgets what was gathered."""
+        self.count = self.bytes = self.kept = 0
+        self.device = False
+        self.keep.clear()
+
     def flush(self, links=None):
         """Sends everything off; returns the links of the records."""
         if not self.count:
             return ()
-        count, long = self.count, self.bytes >= LONG_BYTES
+        count = self.count
         links_at, links_count = (None, 0) if not links else ((ctypes.c_uint64 * len(links))(*links), len(links))
         began = perf_counter_ns()
-        send = S.lib.records_long if long else S.lib.records
-        send(self.items.address, count, links_at, links_count)
+        if self.device:
+            device.all_at_once.end()    # what is kept here does not outlive this call
+        sender(self.bytes, self.device)(self.items.address, count, links_at, links_count)
         S.native_ns += perf_counter_ns() - began
-        self.count = self.bytes = self.kept = 0
-        self.keep.clear()
+        self.drop()
         return [self.items.link(i) for i in range(count)] if links is not None else ()
+
+
+def sender(size, on_device):
+    """The library's function that records so many bytes."""
+    if on_device:
+        return device.sender() or S.lib.records_long    # what cannot be read there is recorded as unobserved
+    return S.lib.records_long if size >= LONG_BYTES else S.lib.records
 
 
 def pending():
@@ -237,6 +259,17 @@ def pending():
     return found
 
 
+def address(t):
+    """Where its elements lie; 0 for a tensor that has no memory of its own, such as a sparse one."""
+    if type(t) not in _plain or t.layout is not _strided:
+        return 0
+    try:
+        return t.data_ptr()
+    except RuntimeError as error:    # inside of a transform of torch.func it stands for others
+        faults.pass_on(error)
+        return 0
+
+
 def contiguous_bytes(t):
     """(address, bytes) of a plain contiguous tensor; None for others."""
     if type(t) not in _plain or not _simple(t) or not t.is_contiguous() or not t.data_ptr():
@@ -245,13 +278,42 @@ def contiguous_bytes(t):
 
 
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_CONSTANT = (slice, range, enum.Enum)    # and torch's own: what they say stands in the program's text
 _WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
+
+
+def is_host(t):
+    return t.is_cpu if _has_is_cpu else t.device.type == "cpu"
+
+
+def place_of(t):
+    """The flag that says where a readable tensor lies."""
+    return 0 if is_host(t) else DEVICE
+
+
+def _strided_values(t):
+    """Whether its memory holds its elements as they are."""
+    return t.layout is _strided and not t.is_quantized and not t.is_conj() and not (_has_is_neg and t.is_neg()) and (
+        not (_has_is_nested and t.is_nested)) and not _wrapped(t)
 
 
 def _simple(t):
     """The common case: strided memory of this process, to be read as it is."""
-    return t.layout is _strided and (t.is_cpu if _has_is_cpu else t.device.type == "cpu") and not t.is_quantized and (
-        not t.is_conj()) and not (_has_is_neg and t.is_neg()) and not (_has_is_nested and t.is_nested) and not _wrapped(t)
+    return is_host(t) and _strided_values(t)
+
+
+def readable(t):
+    """Whether the library reads it where it is: in this process's memory, or in that of the current GPU."""
+    if is_host(t):
+        return _strided_values(t)
+    return _strided_values(t) and t.is_contiguous() and device.here(t)
+
+
+def _still_readable(t, place):
+    """readable() for a plain tensor of the type of elements that a readable one had in this place: that rules out quantized ones."""
+    if place or not (_has_is_cpu and _has_is_nested and _has_is_neg):
+        return readable(t) and place_of(t) == place
+    return t.is_cpu and t.layout is _strided and not t.is_neg() and not t.is_conj() and not t.is_nested and not _wrapped(t)
 
 
 # ---------------------------------------------------------------- the same tensors, step after step
@@ -262,14 +324,16 @@ class Table:
     def __init__(self, phase, kind, flags=STATS | SKETCH):
         self.phase, self.kind, self.flags = phase, kind, flags
         self.items = Items(16)
-        self.rows = []      # (pointer, shape, dtype, strides) of each tensor in plain memory, None for what needs a closer look
+        self.rows = []      # (pointer, shape, dtype, strides, DEVICE or 0) of each readable tensor, None for what needs a closer look
         self.names = None
         self.bytes = 0
+        self.device = False  # some rows lie on a GPU
+        self.epoch = 0      # S.interrupted when the rows were made
 
     def record(self, names, tensors, flags=None):
         """Records tensors[i] as names[i] = (name, scope, op, site). `names` is compared by identity: a new list, a new table."""
         flags = self.flags if flags is None else flags
-        if names is not self.names or len(tensors) != len(self.rows):
+        if names is not self.names or len(tensors) != len(self.rows) or self.epoch != S.interrupted:
             self._rebuild(names, tensors, flags)
         elif flags != self.flags:
             self._reflag(flags)
@@ -277,24 +341,23 @@ class Table:
         for t, row in zip(tensors, self.rows):
             if row is None or type(t) not in plain:
                 return self._one_by_one(names, tensors, flags)
-            pointer, shape, dtype, strides = row
+            pointer, shape, dtype, strides, place = row
             now = t.data_ptr()
             if t.shape != shape or t.dtype is not dtype or not (t.is_contiguous() if strides is None else t.stride() == strides):
                 return self._again(names, tensors, flags)
             if now != pointer:
-                if not now or not _simple(t):
+                if not now or not _still_readable(t, place):
                     return self._again(names, tensors, flags)
-                self.rows[i] = (now, shape, dtype, strides)
+                self.rows[i] = (now, shape, dtype, strides, place)
                 pack_pointer(buffer, i * ITEM_BYTES, now)
             i += 1
-        self._send()
+        if not self._send():
+            self._one_by_one(names, tensors, flags)
 
     def _again(self, names, tensors, flags):
         self._rebuild(names, tensors, flags)
-        if None in self.rows:
+        if None in self.rows or not self._send():
             self._one_by_one(names, tensors, flags)
-        else:
-            self._send()
 
     def _one_by_one(self, names, tensors, flags):
         held = pending()
@@ -303,49 +366,59 @@ class Table:
         held.flush()
 
     def again(self, flags):
-        """record() with the same names and tensors, for who knows that each is where it was."""
+        """record() with the same names and tensors, for who knows that each is where it was. False: it takes record()."""
+        if None in self.rows:
+            return False
         if flags != self.flags:
             self._reflag(flags)
-        self._send()
+        return self._send()
 
     def _send(self):
+        """Whether the rows could be sent: they are not when the library cannot read the GPU from this thread."""
         if not self.rows:
-            return
+            return True
         began = perf_counter_ns()
-        send = S.lib.records_long if self.bytes >= LONG_BYTES else S.lib.records
+        send = device.sender() if self.device else sender(self.bytes, False)
+        if send is None:
+            return False
         send(self.items.address, len(self.rows), None, 0)
         S.native_ns += perf_counter_ns() - began
+        return True
 
     def _reflag(self, flags):
         self.flags = flags
-        for i in range(len(self.rows)):
-            native.pack_flags(self.items.buffer, i * ITEM_BYTES + native.FLAGS_AT, flags)
+        for i, row in enumerate(self.rows):
+            if row is not None:
+                native.pack_flags(self.items.buffer, i * ITEM_BYTES + native.FLAGS_AT, flags | row[4])
 
     def _rebuild(self, names, tensors, flags):
-        self.names, self.flags, self.rows, self.bytes = names, flags, [], 0
+        self.names, self.flags, self.rows, self.bytes, self.device, self.epoch = names, flags, [], 0, False, S.interrupted
         while self.items.capacity < len(tensors):
             self.items.grow()
         for i, t in enumerate(tensors):
-            memory = _memory(t) if type(t) in _plain and _simple(t) else None
+            memory = _memory(t) if type(t) in _plain and readable(t) else None
             if memory is None or not memory[0] or memory[1] == native.BYTES:
                 self.rows.append(None)
                 continue
             pointer, code, count, shape, strides = memory
             name, scope, op, site = names[i]
             at = [0 if numbers is None else ctypes.addressof(core.sizes(numbers)) for numbers in (strides and shape, strides)]
+            place = place_of(t)
+            self.device = self.device or place != 0
             pack_item(self.items.buffer, i * ITEM_BYTES, pointer, *at, count, 0,
-                      core.series(self.phase, self.kind, name, scope, op, site, ""), core.layout(code, shape), flags, code,
+                      core.series(self.phase, self.kind, name, scope, op, site, ""), core.layout(code, shape), flags | place, code,
                       len(shape), 0)
-            self.rows.append((pointer, t.shape, t.dtype, strides))
+            self.rows.append((pointer, t.shape, t.dtype, strides, place))
             self.bytes += count * _WIDTH[code]
 
 
 # ---------------------------------------------------------------- nested structures
 
-def walk(value, name, found, values=None, depth=0):
+def walk(value, name, found, values=None, depth=0, hidden=None):
     """Lists the tensors (and NumPy arrays) inside `value` as (name, tensor), in order; plain values go to `values`.
 
-    Runs no code of the job: only exact containers, dataclasses and attribute dictionaries are opened.
+    Runs no code of the job: only exact containers, dataclasses and attribute dictionaries are opened. The types of what may hold
+    values and is not opened go to `hidden`.
     """
     if len(found) >= NAMES or depth > DEPTH:
         if _holds_tensor(value):
@@ -361,24 +434,28 @@ def walk(value, name, found, values=None, depth=0):
             core.unseen("%s holds more than %d plain values: not all were recorded" % (name.partition("[")[0], VALUES))
     elif isinstance(value, dict):
         for key in list(dict.keys(value)):
-            walk(dict.__getitem__(value, key), "%s[%s]" % (name, _key(key)), found, values, depth + 1)
+            walk(dict.__getitem__(value, key), "%s[%s]" % (name, _key(key)), found, values, depth + 1, hidden)
     elif isinstance(value, (list, tuple)):
         whole = list if isinstance(value, list) else tuple
         for i, inner in enumerate(whole.__iter__(value)):
-            walk(inner, "%s[%d]" % (name, i), found, values, depth + 1)
+            walk(inner, "%s[%d]" % (name, i), found, values, depth + 1, hidden)
     elif _is_array(value):
         found.append((name, value))
     elif isinstance(value, _OPAQUE) or isinstance(value, _torch.nn.Module):
-        return
+        if hidden is not None and isinstance(value, (types.FunctionType, types.MethodType)):
+            hidden.append(type(value).__name__)
     else:
         inside = getattr(value, "__dict__", None)
-        if type(inside) is dict:
+        if type(inside) is not dict:
+            if hidden is not None and not isinstance(value, _CONSTANT):
+                hidden.append(type(value).__name__)
+        else:
             data = inside.get("data")
             if type(data) is dict:  # collections.UserDict and its kin
-                walk(data, name, found, values, depth + 1)
+                walk(data, name, found, values, depth + 1, hidden)
                 return
             for key in list(inside):
-                walk(inside[key], "%s.%s" % (name, key), found, values, depth + 1)
+                walk(inside[key], "%s.%s" % (name, key), found, values, depth + 1, hidden)
 
 
 def _holds_tensor(value, levels=8):

@@ -2,7 +2,7 @@
 """Sets every hook in a torch that has just been imported. What cannot be set is noted as unarmed and left out."""
 import os
 
-from . import core
+from . import core, faults
 from .core import S
 
 
@@ -19,23 +19,27 @@ def arm(torch):
     """Called once, by the finder. Does nothing in a process that is not to be watched."""
     if not core.start():
         return
-    from . import (amp, autograd, checkpoint, data, distributed, modules, naming, ops, optim, rng, sites, steps, tensors,
-                   transplant, workers, written)
+    from . import (amp, autograd, checkpoint, data, distributed, gradients, graphs, handed, modules, naming, ops, optim, refs, rng,
+                   sites, steps, tensors, transplant, workers, written)
 
     S.quiet = torch._C.DisableTorchFunction
     S.torch = True
+    refs.hide()
     _leave_mark()
     tensors.arm(torch)
     sites.arm(torch)
     naming.arm()
     steps.arm()
     written.arm()
+    gradients.arm()
+    handed.arm()
     rng.arm(torch)
     replaced = []
-    for room in (modules, data, workers, autograd, optim, amp, checkpoint, distributed, ops, transplant):
+    for room in (modules, data, workers, autograd, optim, amp, checkpoint, distributed, graphs, ops, transplant):
         try:
             replaced += room.arm(torch) or []
         except Exception as error:
+            faults.pass_on(error)
             S.unarmed.append("%s (%s: %s)" % (room.__name__.rsplit(".", 1)[-1], type(error).__name__, error))
     _hide_from_compiler(torch, replaced)
 
@@ -44,17 +48,14 @@ def _hide_from_compiler(torch, functions):
     """torch.compile must not look into our wrappers: it compiles what they call."""
     frames = getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "__dict__", {})
     try:
-        if "skip_code" in frames:
-            skip = frames["skip_code"]
-        elif "set_code_exec_strategy" in frames:
-            strategy = frames["_FrameExecStrategy"](frames["_FrameAction"].SKIP, frames["_FrameAction"].DEFAULT)
-
-            def skip(code):
-                frames["set_code_exec_strategy"](code, strategy)
-        else:
-            return
-        for function in functions:
-            skip(function.__code__)
-        skip(core.hook(core.saw).__code__)
+        hooks = core.hook(core.saw).__code__
+        if "set_code_exec_strategy" in frames:
+            strategy, action = frames["_FrameExecStrategy"], frames["_FrameAction"]
+            for function in functions:
+                frames["set_code_exec_strategy"](function.__code__, strategy(action.SKIP, action.DEFAULT))
+            frames["set_code_exec_strategy"](hooks, strategy(action.SKIP, action.SKIP))    # and all that it calls is ours
+        elif "skip_code" in frames:
+            for code in (hooks, *(function.__code__ for function in functions)):
+                frames["skip_code"](code)
     except Exception as error:
         S.unarmed.append("torch.compile (our wrappers may be compiled: %s)" % error)

@@ -14,7 +14,7 @@ import os
 import random
 import sys
 
-from . import amp, core, naming, rng, steps, tensors, values_file, written
+from . import amp, core, faults, naming, rng, steps, tensors, values_file, written
 from .core import S
 from .values_file import BATCH, PLAIN, STATE
 
@@ -396,6 +396,7 @@ def _guarded(function, *args):
         with _torch.no_grad():
             return function(*args)
     except (Mismatch, values_file.Damaged, OSError, ValueError, RuntimeError) as error:
+        faults.pass_on(error)
         _leave_out("%s: %s" % (type(error).__name__, error) if not isinstance(error, Mismatch) else str(error))
         return None
 

@@ -8,7 +8,7 @@ and no device is initialised.
 import os
 import sys
 
-from . import core, watch
+from . import core, faults, watch
 
 VALUE_BYTES = 3000
 
@@ -71,8 +71,8 @@ def _pairs(kind, pairs, suffix=""):
     try:
         for name, value in pairs():
             found.append((kind, "%s%s %s" % (name, suffix, value)))
-    except Exception:
-        pass
+    except Exception as error:
+        faults.pass_on(error)
     return found
 
 
@@ -90,8 +90,8 @@ def _write(lines):
             os.write(fd, text)
         finally:
             os.close(fd)
-    except (OSError, KeyError):
-        pass
+    except (OSError, KeyError) as error:
+        faults.pass_on(error)
 
 
 def begins():
@@ -100,8 +100,8 @@ def begins():
         lines = _pairs("version", _versions) + _pairs("setting", _settings) + _pairs("generator", _generators, ".first")
         lines += [(key, value) for key, value in _device()] + [("path", path) for path in sys.path if path]
         _write(lines)
-    except Exception:
-        pass
+    except Exception as error:
+        faults.pass_on(error)
 
 
 def _at_the_end():
@@ -114,5 +114,5 @@ def ends():
     try:
         lines = _pairs("setting", _settings) + _pairs("setting", _at_the_end) + _pairs("generator", _generators, ".last")
         _write(lines + [(key, value) for key, value in _device()])
-    except Exception:
-        pass
+    except Exception as error:
+        faults.pass_on(error)

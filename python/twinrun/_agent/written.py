@@ -11,10 +11,10 @@ A large weight is looked at whole in the first steps of a process only; later at
 at its version counter. From then on nobody knows that it was not written to, and a note says so: "written.unseen".
 """
 import ctypes
+import sys
 import threading
-import weakref
 
-from . import core, naming, parts, tensors
+from . import core, faults, naming, parts, refs, tensors
 from .core import S, T
 from .native import BACKWARD, FORWARD, SKETCH, STATS, TENSORS, WEIGHT
 
@@ -28,21 +28,24 @@ _noted = set()             # labels of models of which not everything is seen
 class Row:
     """One tensor, and how it was when it was looked at last."""
 
-    __slots__ = ("name", "reference", "address", "count", "size", "part", "version")
+    __slots__ = ("name", "reference", "key", "address", "count", "size", "part", "version", "moved")
 
     def __init__(self, name, reference):
         self.name, self.reference = name, reference
+        self.key = id(reference())    # finds it where weak references are gone, but who holds it is not
         self.address = self.count = self.version = None
         self.size = 0           # bytes; 0 for what cannot be read where it lies
         self.part = None        # (first byte, bytes) where not all of it is digested
+        self.moved = True       # since its region was written down
 
     def place(self, t):
         """Where it lies now. Returns whether it is readable."""
         address, count = t.data_ptr() if type(t) in tensors._plain else 0, t.numel()
         if address != self.address or count != self.count:
+            self.moved = True
             memory = tensors._memory(t) if address and tensors._simple(t) and t.is_contiguous() else None
-            self.address, self.count = address, count
-            self.size = count * t.element_size() if memory else 0
+            size = count * t.element_size() if memory else 0
+            self.address, self.count, self.size = address, count, size
         return self.size > 0 or count == 0
 
 
@@ -56,6 +59,7 @@ class Watch:
         self.rows = [Row(name, reference) for name, reference, _owner in found]
         self.turn = 0
         self.thread = None
+        self.epoch = 0
         self.regions = (ctypes.c_uint64 * (2 * len(self.rows) or 1))()
         self.digests = ctypes.create_string_buffer(8 * len(self.rows) or 1)
         self.known = b""
@@ -64,25 +68,30 @@ class Watch:
     def look(self):
         """Takes what the tensors hold now for known."""
         self.turn += 1
-        self.thread = threading.get_ident()
+        self.thread, self.epoch = threading.get_ident(), S.interrupted
         whole = S.step < parts.TURNS and sum(row.size for row in self.rows) <= WHOLE_BYTES
         for row in self.rows:
             t = row.reference()
             if t is None:
-                row.size, row.address = 0, None
+                row.size, row.address, row.part, row.moved = 0, None, None, True
                 continue
             if not row.place(t):
                 self._note("cannot be read where they lie", S.step)
-            row.version = _version(t)
-            row.part = None
+            if row.part is not None:
+                row.part, row.moved = None, True
             if row.count >= parts.LARGE and row.size and not whole:
                 self._note("are looked at in part", S.step + 1)
-                row.part = self.turn * PROBE * 37 % row.size & ~63, PROBE
+                row.part, row.moved = (self.turn * PROBE * 37 % row.size & ~63, PROBE), True
+            if row.part is not None or not row.size:
+                row.version = version(t)
         self.known = self._digest()
 
     def _digest(self):
         regions = self.regions
         for i, row in enumerate(self.rows):
+            if not row.moved:
+                continue
+            row.moved = False
             if row.part is None:
                 regions[2 * i: 2 * i + 2] = row.address or 0, row.size
             else:
@@ -102,6 +111,10 @@ class Watch:
             self._note("are used by several threads", S.step)
             self.look()
             return
+        if self.epoch != S.interrupted:
+            self._note("were not looked at when a signal handler's exception came", S.step)
+            self.look()
+            return
         suspects = self._moved()
         now, known = self._digest(), self.known
         if now != known:
@@ -110,17 +123,25 @@ class Watch:
             self._record(sorted(suspects), phase, op)
             self.look()
 
+    def differs(self, i, t):
+        """Whether the tensor of row i holds something else than at the last look, which stays as it was."""
+        row = self.rows[i]
+        if row.part is not None or not row.size:
+            return version(t) != row.version
+        memory = tensors.contiguous_bytes(t)
+        return memory is None or S.lib.quick_digest(*memory).to_bytes(8, sys.byteorder) != self.known[8 * i: 8 * i + 8]
+
     def _moved(self):
         """Finds them again where they lie now; returns which of those that are not digested whole have another version."""
         suspects = set()
         for i, row in enumerate(self.rows):
             t = row.reference()
             if t is None:
-                row.size, row.address = 0, None
+                row.size, row.address, row.part, row.moved = 0, None, None, True
                 continue
             if t.data_ptr() != row.address if type(t) in tensors._plain else True:
                 row.place(t)
-            if (row.part is not None or not row.size) and _version(t) != row.version:
+            if (row.part is not None or not row.size) and version(t) != row.version:
                 suspects.add(i)
         return suspects
 
@@ -135,10 +156,11 @@ class Watch:
         pending.flush()
 
 
-def _version(t):
+def version(t):
     try:
         return t._version
-    except RuntimeError:
+    except RuntimeError as error:
+        faults.pass_on(error)
         return 0    # made in inference mode, where nothing is counted
 
 
@@ -193,7 +215,7 @@ def stepped(followed, parameters):
             if root.watches and any(id(row[1]()) in own for row in root.parameters):
                 followed.watches.append(root.watches[0])
                 seen.update(id(row[1]()) for row in root.parameters)
-        rest = [(name[0], weakref.ref(p), "") for name, p in zip(followed.names, parameters) if id(p) not in seen]
+        rest = [(name[0], refs.to(p), "") for name, p in zip(followed.names, parameters) if id(p) not in seen]
         followed.raw = (Watch(rest, followed.label),) if rest else ()
         followed.watched_at = _generation
     for watch in followed.watches:
@@ -207,6 +229,25 @@ def written_by_hand(roots):
     for root in roots:
         for watch in root.watches:
             watch.look()
+
+
+def at_end():
+    """The process ends: what was written since the last look is not what an optimizer left."""
+    if S.level < TENSORS:
+        return
+    for root in list(naming.roots.values()):
+        for watch in root.watches:
+            watch.check(FORWARD, "written")
+
+
+def behind_the_steps(pending, followed, parameters):
+    """The same for the parameters of an optimizer that is being freed, where weak references to them may be gone. Nothing is taken
+    for known: who uses them next is to find it, too."""
+    places = {watch.rows[i].key: (watch, i) for watch in (*followed.watches, *followed.raw) for i in range(len(watch.rows))}
+    for (name, scope, _op, _site), p in zip(followed.names, parameters):
+        watch, i = places.get(id(p), (None, 0))
+        if watch is not None and watch.thread == threading.get_ident() and watch.epoch == S.interrupted and watch.differs(i, p):
+            pending.add(FORWARD, WEIGHT, name, p, scope, "written", flags=STATS | SKETCH)
 
 
 def resync():

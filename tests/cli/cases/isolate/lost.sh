@@ -20,3 +20,11 @@ twinrun record -q -- "$PYTHON" train.py >/dev/null 2>&1
 twinrun isolate -q --a "'$PYTHON' train.py" --b "'$PYTHON' train.py --resume" >said
 echo "exit $?"
 grep -E '^(outcome|cause|differs|lost|fix|through)' said | sed -E 's#, [0-9]+ runs.*##' | sed "s#$PYTHON#python#g"
+
+# What differs first names the part of the checkpoint.
+for lost in moment hyper; do
+    sed -e "s#twinrun.record(\"gradient:w\"#twinrun.record(\"$lost:LOST\", lost(step)); twinrun.record(\"gradient:w\"#" \
+        -e "s#^weight, momentum#lost = lambda s: array.array('d', [momentum if '$lost' == 'moment' else resume and s < 9])\\nweight, momentum#" \
+        train.py >lost.py
+    twinrun isolate -q --a "'$PYTHON' lost.py" --b "'$PYTHON' lost.py --resume" | grep '^lost'
+done

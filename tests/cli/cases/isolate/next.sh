@@ -15,7 +15,7 @@ eval "$(sed -n 's/^next *//p' more | sed 's/2>.*//') >held 2>pins"
 echo "exit $?"
 sed -E 's/[0-9a-f]{8}/HEX/' held
 # Too few runs: the budget that is needed, and the same candidates.
-twinrun isolate -q --max-runs 14 --pin all -- sh -c '"$0" --ordered --quiet --steps 10 --seed "$(od -An -N4 -tu4 /dev/urandom | tr -d " ")"' "$TRAINER" >said
+twinrun isolate -q --max-runs 12 --pin all -- sh -c '"$0" --ordered --quiet --steps 10 --seed "$(od -An -N4 -tu4 /dev/urandom | tr -d " ")"' "$TRAINER" >said
 echo "exit $?"
 grep '^next' said | grep -oE 'isolate --resume --max-runs|--pin [a-z,-]*'
 # A by itself is not steady: what it is looked at with next has the comparison's options, but not what was held still.

@@ -16,7 +16,7 @@ ends
 twinrun isolate -q --through --a "'$PYTHON' read.py $D/one" --b "'$PYTHON' read.py $D/two" >said
 ends
 twinrun isolate --json -q --through --pin dir-order,entropy --a "'$PYTHON' read.py $D/one" --b "'$PYTHON' read.py $D/two" |
-    "$PYTHON" -c "import json, sys; r = json.load(sys.stdin); print(r['outcome'], [c['factor'] for c in r['causes']], r['sufficient'])"
+    "$PYTHON" -c "import json, sys; r = json.load(sys.stdin); print(r['outcome'], [c['factor'] for c in r['causes']], r['sufficient'], r['through'])"
 rm -r "$D"
 twinrun isolate --through -- true
 echo "exit $?"

@@ -8,6 +8,7 @@ twinrun significant a.json b.csv:time; echo "exit $?"
 twinrun significant a.json b.csv:2 --floor 5 | head -2; echo "exit $?"
 twinrun significant a.json b.csv:time --within 5%; echo "exit $?"
 twinrun significant --question bitwise a.json a.json | head -1
+twinrun significant --question speed a.json b.csv:time | grep -o 'by the two-sided Mann-Whitney.* ratio'
 echo 1 2 3 > few
 twinrun significant few few | head -2
 twinrun significant --json y x | "$PYTHON" -c 'import json, sys; j = json.load(sys.stdin); print(j["schema"], j["answer"], round(j["p"], 7), round(j["effect"], 3), j["a"]["values"])'

@@ -12,3 +12,8 @@ twinrun record -q --label mixed -- true >/dev/null
 twinrun significant label:mixed label:new; echo "exit $?"
 twinrun report label:mixed label:new; echo "exit $?"
 twinrun significant label:nobody label:new; echo "exit $?"
+# A run whose loss is no number any more is left out, and named for what it is.
+for i in 1 2 3; do
+    PYTHONPATH="$ROOT/python" twinrun record -q --label burst -- "$PYTHON" -c 'import array, twinrun; twinrun.record("loss:loss", array.array("d", [float("nan")])); twinrun.step()' >/dev/null
+done
+twinrun significant -m loss label:burst label:burst 2>&1 | sed 's/[0-9TZ-]*-burst-[0-9a-f]*/RUN/g'

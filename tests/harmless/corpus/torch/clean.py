@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clean ghosts that run in one process: jobs whose runs are the same (ghosts/clean).
+"""The clean ghosts that run in one process: jobs whose runs are the same (ghosts/clean; corpus_jobs.py names them).
 
 `iterable` asks its loader's workers who they are: the pin `loader-workers` leaves none, and it fails.
 """
@@ -8,18 +8,19 @@ import runpy
 import sys
 
 FOLDER = os.path.join(os.environ["SOURCE"], "ghosts", "clean")
-NAMES = ("accumulation by_hand checkpointing closure cnn dict_batches eval_only gan grad_scaler helpers lbfgs "
-         "mlp no_autograd raw_tensors second_order several_optimizers transformer").split()
 
 
-def ghost(name):
-    def job():
-        sys.argv = [name + ".py"]
-        runpy.run_path(os.path.join(FOLDER, name + ".py"), run_name="__main__")
+def __getattr__(job):
+    """job_NAME runs the ghost NAME as a script."""
+    if not job.startswith("job_"):
+        raise AttributeError(job)
+    script = job[4:] + ".py"
 
-    return job
+    def run():
+        sys.argv = [script]
+        runpy.run_path(os.path.join(FOLDER, script), run_name="__main__")
+
+    return run
 
 
 sys.path.append(FOLDER)
-for _name in NAMES:
-    globals()["job_" + _name] = ghost(_name)

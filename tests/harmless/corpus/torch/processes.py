@@ -20,11 +20,21 @@ class Data(torch.utils.data.Dataset):
         return torch.rand(2) + i, torch.utils.data.get_worker_info().id
 
 
+def settle():
+    """Until all pipes of ended workers are closed: what is opened next then has the same number each time."""
+    gc.collect()  # they are in cycles, and go when the collector comes by
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(20)  # one that feeds a queue closes the queue's pipe when it ends
+    gc.collect()
+
+
 def workers():
     for how in ("fork", "spawn"):
         loader = torch.utils.data.DataLoader(Data(), 4, shuffle=True, num_workers=2, multiprocessing_context=how)
         for x, who in loader:
             print(digest(x), who.tolist())
+        settle()
 
 
 def rank(number, port):
@@ -57,9 +67,5 @@ def ddp():
 if __name__ == "__main__":
     torch.manual_seed(4)
     {"workers": workers, "ddp": ddp}[sys.argv[1]]()
-    gc.collect()  # pipes of ended workers are in cycles, and go when the collector comes by
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join(20)  # one that feeds a queue closes the queue's pipe when it ends
-    gc.collect()
+    settle()
     seen.look("end")

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Launches the kernels of look.cu and turns what they found into fingerprints.
+ *
+ * A thread takes a place (scratch and result memory in one context) while it works and never waits for another thread: the
+ * other may wait for a collective that needs this one. Work is put behind what the stream holds; waiting for it is what
+ * a copy to the host would do, too.
+ */
+#include "device.h"
+#include "driver.h"
+#include "look.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    CONTEXTS = 16,               /* one per GPU that the process uses */
+    PLACES = 16,                 /* threads at work at the same time */
+    RESULTS = 256,               /* tensors before the stream is waited for */
+    SCRATCH_BYTES = 4 << 20,     /* rows of 16 million elements, chunks of a billion; longer tensors come in runs */
+};
+
+struct context {
+    _Atomic(tw_cu_context) at;
+    atomic_int state;            /* 0: not asked, 1: the kernels are loaded, -1: they cannot be */
+    tw_cu_function digest, rows, add_rows, chunks, add_chunks;
+};
+
+struct place {
+    atomic_bool taken;
+    tw_cu_context at;            /* NULL: no memory yet */
+    tw_cu_address scratch, seen;
+    struct tw_seen *host;        /* pinned */
+};
+
+static struct context contexts[CONTEXTS];
+static struct place places[PLACES];
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool forgotten;
+
+/* The kernels, as nvcc made them; generated at build time. Empty when there was no nvcc. */
+extern const unsigned char tw_device_image[];
+extern const size_t tw_device_image_bytes;
+
+void tw_device_forget(void)
+{
+    atomic_store(&forgotten, true);
+}
+
+static bool load(const struct tw_driver *d, struct context *c)
+{
+    tw_cu_module module;
+    return tw_device_image_bytes && d->module_load(&module, tw_device_image) == 0 &&
+           d->module_function(&c->digest, module, "tw_digest") == 0 &&
+           d->module_function(&c->rows, module, "tw_rows") == 0 &&
+           d->module_function(&c->add_rows, module, "tw_add_rows") == 0 &&
+           d->module_function(&c->chunks, module, "tw_chunks") == 0 &&
+           d->module_function(&c->add_chunks, module, "tw_add_chunks") == 0;
+}
+
+/* While another thread captures a stream, allocating would break its capture; a relaxed thread may. */
+static int relax(const struct tw_driver *d)
+{
+    int mode = TW_CU_CAPTURE_RELAXED;
+    return d->exchange_capture_mode(&mode) == 0 ? mode : -1;
+}
+
+static void restore(const struct tw_driver *d, int mode)
+{
+    if (mode >= 0)
+        d->exchange_capture_mode(&mode);
+}
+
+static struct context *slot_of(tw_cu_context at)
+{
+    struct context *found = NULL;
+    pthread_mutex_lock(&making);
+    for (int i = 0; i < CONTEXTS && !found; i++) {
+        tw_cu_context there = atomic_load(&contexts[i].at);
+        if (!there)
+            atomic_store(&contexts[i].at, at);
+        if (!there || there == at)
+            found = &contexts[i];
+    }
+    if (found && atomic_load(&found->state) == 0) {
+        const struct tw_driver *d = tw_driver();
+        int mode = relax(d);
+        atomic_store(&found->state, load(d, found) ? 1 : -1);
+        restore(d, mode);
+    }
+    pthread_mutex_unlock(&making);
+    return found;
+}
+
+/* The current context with its kernels; NULL when there is none, or it cannot have them. */
+static struct context *current(const struct tw_driver *d)
+{
+    tw_cu_context at = NULL;
+    if (atomic_load(&forgotten) || !tw_device_image_bytes || !d || d->context_current(&at) != 0 || !at)
+        return NULL;
+    for (int i = 0; i < CONTEXTS; i++)
+        if (atomic_load(&contexts[i].at) == at && atomic_load(&contexts[i].state))
+            return atomic_load(&contexts[i].state) > 0 ? &contexts[i] : NULL;
+    struct context *c = slot_of(at);
+    return c && atomic_load(&c->state) > 0 ? c : NULL;
+}
+
+bool tw_device_ready(void)
+{
+    return current(tw_driver()) != NULL;
+}
+
+static bool make(const struct tw_driver *d, struct place *p, tw_cu_context at)
+{
+    int mode = relax(d);
+    bool good = d->allocate(&p->scratch, SCRATCH_BYTES) == 0;
+    if (good && d->allocate(&p->seen, RESULTS * sizeof(struct tw_seen)) != 0) {
+        d->release(p->scratch);
+        good = false;
+    }
+    void *host = NULL;
+    if (good && d->allocate_host(&host, RESULTS * sizeof(struct tw_seen)) != 0) {
+        d->release(p->scratch);
+        d->release(p->seen);
+        good = false;
+    }
+    restore(d, mode);
+    p->host = host;
+    if (good)
+        p->at = at;
+    return good;
+}
+
+/* A place of this context that no other thread uses; NULL when all are taken or there is no memory. */
+static struct place *take(const struct tw_driver *d, tw_cu_context at)
+{
+    bool room = true; /* what could not be allocated for one place cannot be for the next */
+    for (int fresh = 0; fresh < 2; fresh++) {
+        for (int i = 0; i < PLACES && room; i++) {
+            struct place *p = &places[i];
+            if (atomic_exchange(&p->taken, true))
+                continue;
+            bool empty = fresh && !p->at;
+            if (p->at == at || (empty && make(d, p, at)))
+                return p;
+            room = !empty;
+            atomic_store(&p->taken, false);
+        }
+    }
+    return NULL;
+}
+
+/* ---- launches */
+
+struct work {
+    const struct tw_driver *driver;
+    const struct context *context;
+    struct place *place;
+    void *stream;
+    bool failed;
+};
+
+static void launch(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads, void **arguments)
+{
+    if (!w->failed && blocks)
+        w->failed = blocks > INT32_MAX ||
+                    w->driver->launch(kernel, (unsigned)blocks, 1, 1, threads, 1, 1, 0, w->stream, arguments, NULL) != 0;
+}
+
+/* What a launch is about, filled one tensor after another. */
+struct filling {
+    tw_cu_function kernel, add;  /* `add`: what adds up the places; NULL when the kernel needs no scratch memory */
+    uint32_t length, add_threads; /* of a place, in elements */
+    uint64_t room;               /* how many places the scratch memory has */
+    struct tw_looks looks;
+    uint64_t blocks, places;
+};
+
+static void send(struct work *w, struct filling *f)
+{
+    void *plain[] = {&f->looks, &w->place->seen}, *with_scratch[] = {&f->looks, &w->place->scratch, &w->place->seen};
+    if (f->looks.n == 0)
+        return;
+    launch(w, f->kernel, f->blocks, TW_LOOK_THREADS, f->add ? with_scratch : plain);
+    if (f->add)
+        launch(w, f->add, f->looks.n, f->add_threads, with_scratch);
+    f->looks.n = 0;
+    f->blocks = f->places = 0;
+}
+
+static uint64_t rounded(uint64_t n, uint64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+static void add_digest(struct work *w, struct filling *f, struct tw_look look)
+{
+    const uint64_t from = look.first * look.width;
+    const uint64_t units = rounded(from % 16 + look.count * look.width, 16);
+    if (f->looks.n == TW_LOOK_MOST)
+        send(w, f);
+    look.block = (uint32_t)f->blocks;
+    f->looks.look[f->looks.n++] = look;
+    f->blocks += rounded(units, TW_LOOK_UNITS);
+}
+
+/* Rows or chunks, in runs that fit the scratch memory. A run ends where a place ends: sums go on where they were. */
+static void add_places(struct work *w, struct filling *f, struct tw_look look)
+{
+    while (look.count && !w->failed) {
+        const uint64_t first = look.first / f->length, room = f->room - f->places;
+        uint64_t wanted = (look.first + look.count - 1) / f->length - first + 1;
+        if (f->looks.n == TW_LOOK_MOST || (room < wanted && f->places)) {
+            send(w, f);
+            continue;
+        }
+        struct tw_look run = look;
+        if (wanted > room) {
+            wanted = room;
+            run.count = (first + wanted) * f->length - look.first;
+        }
+        run.block = (uint32_t)f->blocks;
+        run.place = (uint32_t)f->places;
+        f->looks.look[f->looks.n++] = run;
+        f->blocks += rounded(wanted, TW_LOOK_AT_ONCE);
+        f->places += wanted;
+        look.data = (const char *)look.data + run.count * look.width;
+        look.first += run.count;
+        look.count -= run.count;
+    }
+}
+
+/* ---- results */
+
+static double f64_of(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static const uint64_t NAN_BITS = 0x7FF8000000000000u; /* one NaN on every machine */
+
+/* The number with this key; see tw_look_key. */
+static uint64_t unkey(uint64_t key)
+{
+    return key >> 63 ? key & ~((uint64_t)1 << 63) : ~key;
+}
+
+static uint64_t one_nan(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & ~((uint64_t)1 << 63)) > 0x7FF0000000000000u ? NAN_BITS : bits;
+}
+
+static void understand(const struct tw_seen *s, const struct tw_device_tensor *t, struct tw_device_found *f)
+{
+    const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
+    f->digest = (struct twin_digest){s->a, s->b};
+    if (t->want_stats && t->dtype == TWIN_BYTES) {
+        f->stats = (struct twin_stats){.count = t->count};
+    } else if (t->want_stats) {
+        struct twin_stats *o = &f->stats;
+        *o = (struct twin_stats){.count = complex ? 2 * t->count : t->count, .nan = s->nan, .pos_inf = s->pos_inf,
+                                 .neg_inf = s->neg_inf, .zeros = s->zeros};
+        const uint64_t high = s->max_key ? unkey(s->max_key - 1) : NAN_BITS, low = s->min_key ? unkey(~(s->min_key - 1)) : NAN_BITS;
+        const uint64_t sign = (uint64_t)1 << 63;
+        o->max = f64_of(high);
+        o->min = f64_of(low);
+        o->absmax = f64_of((low & ~sign) > (high & ~sign) ? low & ~sign : high & ~sign);
+        o->sum = f64_of(one_nan(s->sum));
+        o->sumsq = s->sumsq;
+    }
+    if (t->want_sketch) {
+        f->sketch.k = TWIN_SKETCH_DEFAULT;
+        f->sketch.skipped = s->skipped;
+        for (int i = 0; i < TWIN_SKETCH_MAX; i++)
+            f->sketch.bucket[i] = i < TW_LOOK_LANES ? f64_of(one_nan(s->bucket[i])) : 0;
+    }
+}
+
+static struct tw_look look_of(const struct tw_device_tensor *t, size_t result)
+{
+    const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
+    const enum twin_dtype part = t->dtype == TWIN_C64 ? TWIN_F32 : t->dtype == TWIN_C128 ? TWIN_F64 : t->dtype;
+    return (struct tw_look){.data = t->data, .first = t->global_offset << complex, .count = t->count << complex,
+                            .result = (uint16_t)result, .dtype = (uint8_t)part, .width = (uint8_t)twin_dtype_size(part)};
+}
+
+/* n <= RESULTS tensors. */
+static void some(struct work *w, const struct tw_device_tensor *tensors, size_t n, struct tw_device_found *found)
+{
+    const struct context *c = w->context;
+    struct filling digests = {.kernel = c->digest};
+    struct filling rows = {.kernel = c->rows, .add = c->add_rows, .add_threads = TW_LOOK_THREADS, .length = TW_LOOK_ROW,
+                           .room = SCRATCH_BYTES / sizeof(struct tw_row_sums)};
+    struct filling chunks = {.kernel = c->chunks, .add = c->add_chunks, .add_threads = 32, .length = TW_LOOK_CHUNK,
+                             .room = SCRATCH_BYTES / sizeof(struct tw_chunk_sums)};
+    const size_t bytes = n * sizeof(struct tw_seen);
+    w->failed |= w->driver->clear(w->place->seen, 0, bytes, w->stream) != 0;
+    for (size_t i = 0; i < n; i++)
+        if (tensors[i].count)
+            add_digest(w, &digests, look_of(&tensors[i], i));
+    send(w, &digests);
+    for (size_t i = 0; i < n; i++)
+        if (tensors[i].want_sketch)
+            add_places(w, &rows, look_of(&tensors[i], i));
+    send(w, &rows); /* before the others: they share the scratch memory */
+    for (size_t i = 0; i < n; i++)
+        if (tensors[i].want_stats && tensors[i].dtype != TWIN_BYTES)
+            add_places(w, &chunks, look_of(&tensors[i], i));
+    send(w, &chunks);
+    w->failed |= w->driver->to_host(w->place->host, w->place->seen, bytes, w->stream) != 0;
+    /* Whatever failed: nothing of ours may still be at work when the place is given back. */
+    w->failed |= w->driver->wait(w->stream) != 0;
+    for (size_t i = 0; i < n && !w->failed; i++)
+        understand(&w->place->host[i], &tensors[i], &found[i]);
+}
+
+bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stream, struct tw_device_found *found)
+{
+    const struct tw_driver *d = tw_driver();
+    const struct context *c = current(d);
+    int capturing = TW_CU_CAPTURE_NONE;
+    if (!c || d->is_capturing(stream, &capturing) != 0 || capturing != TW_CU_CAPTURE_NONE)
+        return false;
+    struct work w = {.driver = d, .context = c, .stream = stream, .place = take(d, atomic_load(&c->at))};
+    if (!w.place)
+        return false;
+    int mode = relax(d);
+    for (size_t at = 0; at < n && !w.failed; at += RESULTS)
+        some(&w, tensors + at, n - at < RESULTS ? n - at : RESULTS, found + at);
+    restore(d, mode);
+    atomic_store(&w.place->taken, false);
+    return !w.failed;
+}

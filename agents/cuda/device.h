@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_AGENT_DEVICE_H
+#define TW_AGENT_DEVICE_H
+/*
+ * Fingerprints of tensors in the memory of an NVIDIA GPU, made there (docs/internals/device.md). The driver that the job
+ * has loaded is used, in the job's own context and on the stream that the job names; nothing is loaded into a job that
+ * uses no GPU. What cannot be done is said by the result, never by an error of the job's.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/fingerprint.h>
+
+/* A contiguous tensor in device memory and what is wanted of it. */
+struct tw_device_tensor {
+    const void *data;
+    uint64_t count, global_offset; /* elements */
+    enum twin_dtype dtype;
+    bool want_stats, want_sketch;  /* the sketch has TWIN_SKETCH_DEFAULT buckets */
+};
+
+struct tw_device_found {
+    struct twin_digest digest;
+    struct twin_stats stats;
+    struct twin_sketch sketch;
+};
+
+/* Whether the calling thread's current CUDA context can make fingerprints. Loads the kernels at the first call in a context. */
+bool tw_device_ready(void);
+/* Fingerprints n tensors of the current context's device after the work that `stream` holds already; waits for them.
+ * false, and `found` is undefined: the stream is being captured, or CUDA refused. Thread-safe. */
+bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stream, struct tw_device_found *found);
+/* In a forked child: CUDA is the parent's, and is never touched again. */
+void tw_device_forget(void);
+#endif

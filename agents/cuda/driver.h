@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_AGENT_DRIVER_H
+#define TW_AGENT_DRIVER_H
+/*
+ * The functions of the CUDA driver that are used, found in the libcuda.so.1 that the job has loaded. Types as in the
+ * driver's documented interface (CUDA Driver API); no header of CUDA is needed to build.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct tw_cu_context *tw_cu_context;
+typedef struct tw_cu_module *tw_cu_module;
+typedef struct tw_cu_function *tw_cu_function;
+typedef unsigned long long tw_cu_address;
+
+enum { TW_CU_CAPTURE_NONE = 0, TW_CU_CAPTURE_RELAXED = 2 };
+
+struct tw_driver {
+    int (*context_current)(tw_cu_context *);
+    int (*module_load)(tw_cu_module *, const void *image);
+    int (*module_function)(tw_cu_function *, tw_cu_module, const char *name);
+    int (*allocate)(tw_cu_address *, size_t bytes);
+    int (*release)(tw_cu_address);
+    int (*allocate_host)(void **, size_t bytes);
+    int (*clear)(tw_cu_address, unsigned char value, size_t bytes, void *stream);
+    int (*launch)(tw_cu_function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                  unsigned block_z, unsigned shared_bytes, void *stream, void **arguments, void **extra);
+    int (*to_host)(void *host, tw_cu_address device, size_t bytes, void *stream);
+    int (*wait)(void *stream);
+    int (*is_capturing)(void *stream, int *status);
+    int (*exchange_capture_mode)(int *mode);
+};
+
+/* The driver; NULL when the job has not loaded it, or it lacks a function. */
+const struct tw_driver *tw_driver(void);
+#endif

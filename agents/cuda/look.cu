@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Digest, statistics and sketch of tensors in GPU memory: the same bits as src/fingerprint gives on the host.
+ *
+ * The digest is a sum of integers, so thread blocks add their shares in any order. Sums of floating-point numbers have
+ * the order that docs/format/fingerprint.md gives them: a thread is one lane of a row (sketch) or of a chunk (statistics),
+ * and what rows and chunks found is added up one after another by a second kernel. Products are rounded before they are
+ * added: __dmul_rn and __dadd_rn are never fused.
+ */
+#include <twin/fingerprint.h>
+#include "look.h"
+#include "src/fingerprint/mixer.h"
+
+/* Which tensor this thread block works on. */
+__device__ static const struct tw_look *mine(const struct tw_looks &looks)
+{
+    uint32_t low = 0, high = looks.n;
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        if (looks.look[middle].block <= blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &looks.look[low];
+}
+
+__device__ static uint64_t sum_of_block(uint64_t v, uint64_t *shared)
+{
+    for (int width = 16; width > 0; width /= 2)
+        v += __shfl_down_sync(0xFFFFFFFFu, v, width);
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = v;
+    __syncthreads();
+    uint64_t sum = 0;
+    if (threadIdx.x == 0)
+        for (int i = 0; i < TW_LOOK_THREADS / 32; i++)
+            sum += shared[i];
+    __syncthreads();
+    return sum; /* of thread 0 */
+}
+
+/* ---- digest */
+
+/* The 16 bytes at p, of which those from `low` to before `high` belong to the tensor; the others count as zero. */
+__device__ static void load_unit(const unsigned char *p, int low, int high, uint64_t *w0, uint64_t *w1)
+{
+    const uintptr_t at = (uintptr_t)p;
+    if (low == 0 && high == 16 && at % 16 == 0) {
+        const ulonglong2 v = *(const ulonglong2 *)p;
+        *w0 = v.x;
+        *w1 = v.y;
+    } else if (low == 0 && high == 16 && at % 4 == 0) {
+        const uint32_t *q = (const uint32_t *)p;
+        *w0 = q[0] | (uint64_t)q[1] << 32;
+        *w1 = q[2] | (uint64_t)q[3] << 32;
+    } else {
+        *w0 = *w1 = 0;
+        for (int i = low; i < high; i++)
+            *(i < 8 ? w0 : w1) |= (uint64_t)p[i] << i % 8 * 8;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS) tw_digest(const __grid_constant__ struct tw_looks looks, struct tw_seen *seen)
+{
+    __shared__ uint64_t shared[TW_LOOK_THREADS / 32];
+    const struct tw_look *t = mine(looks);
+    const uint64_t from = t->first * t->width, bytes = t->count * t->width, cut = from % 16;
+    const uint64_t unit = from / 16, units = (cut + bytes + 15) / 16;
+    const unsigned char *base = (const unsigned char *)t->data - cut;
+    const uint64_t start = (uint64_t)(blockIdx.x - t->block) * TW_LOOK_UNITS;
+    const uint64_t end = start + TW_LOOK_UNITS < units ? start + TW_LOOK_UNITS : units;
+    uint64_t a = 0, b = 0;
+    if ((uintptr_t)base % 16 == 0 && cut == 0 && start + TW_LOOK_UNITS <= bytes / 16) { /* whole units: several loads under way */
+        const ulonglong2 *from = (const ulonglong2 *)base + start + threadIdx.x;
+        enum { AHEAD = 8 };
+        for (uint32_t i = 0; i < TW_LOOK_UNITS / TW_LOOK_THREADS; i += AHEAD) {
+            ulonglong2 v[AHEAD];
+#pragma unroll
+            for (uint32_t j = 0; j < AHEAD; j++)
+                v[j] = from[(i + j) * TW_LOOK_THREADS];
+#pragma unroll
+            for (uint32_t j = 0; j < AHEAD; j++)
+                tw_mix_block(v[j].x, v[j].y, tw_block_key(unit + start + threadIdx.x + (i + j) * TW_LOOK_THREADS), &a, &b);
+        }
+    } else {
+        for (uint64_t u = start + threadIdx.x; u < end; u += TW_LOOK_THREADS) {
+            const uint64_t left = cut + bytes - 16 * u;
+            uint64_t w0, w1;
+            load_unit(base + 16 * u, u == 0 ? (int)cut : 0, left < 16 ? (int)left : 16, &w0, &w1);
+            tw_mix_block(w0, w1, tw_block_key(unit + u), &a, &b);
+        }
+    }
+    a = sum_of_block(a, shared);
+    b = sum_of_block(b, shared);
+    if (threadIdx.x == 0) {
+        atomicAdd((unsigned long long *)&seen[t->result].a, (unsigned long long)a);
+        atomicAdd((unsigned long long *)&seen[t->result].b, (unsigned long long)b);
+    }
+}
+
+/* ---- elements as binary64 */
+
+/* Any small binary float: sign, `exponent` bits, `fraction` bits, IEEE infinities and NaNs. */
+__device__ static double small_float(uint32_t bits, int exponent, int fraction)
+{
+    const uint64_t sign = (uint64_t)(bits >> (exponent + fraction) & 1) << 63;
+    const uint64_t e = bits >> fraction & ((1u << exponent) - 1), f = bits & ((1u << fraction) - 1);
+    const int bias = (1 << (exponent - 1)) - 1;
+    if (e == (1u << exponent) - 1)
+        return __longlong_as_double((long long)(sign | 0x7FF0000000000000u | f << (52 - fraction)));
+    if (e == 0) { /* zero or subnormal: an integer number of smallest steps */
+        const double step = __longlong_as_double((long long)((uint64_t)(1024 - bias - fraction) << 52));
+        return __longlong_as_double((long long)(sign | (uint64_t)__double_as_longlong(__dmul_rn((double)f, step))));
+    }
+    return __longlong_as_double((long long)(sign | (e + 1023 - (uint64_t)bias) << 52 | f << (52 - fraction)));
+}
+
+__device__ static double from_e4m3fn(uint32_t b) /* no infinities; only S.1111.111 is a NaN */
+{
+    if ((b & 0x7F) == 0x7F)
+        return __longlong_as_double(0x7FF8000000000000);
+    if ((b & 0x78) == 0x78)
+        return (b & 0x80 ? -32.0 : 32.0) * (8 + (int)(b & 7));
+    return small_float(b, 4, 3);
+}
+
+enum { OTHER = -1 }; /* an element type that has no code of its own */
+
+template <int DTYPE> __device__ static double element(int dtype, const void *p, uint64_t i)
+{
+    switch (DTYPE == OTHER ? dtype : DTYPE) {
+    case TWIN_U8: return ((const uint8_t *)p)[i];
+    case TWIN_I8: return ((const int8_t *)p)[i];
+    case TWIN_BOOL: return ((const uint8_t *)p)[i] != 0;
+    case TWIN_U16: return ((const uint16_t *)p)[i];
+    case TWIN_I16: return ((const int16_t *)p)[i];
+    case TWIN_F16: return small_float(((const uint16_t *)p)[i], 5, 10);
+    case TWIN_BF16: return __uint_as_float((uint32_t)((const uint16_t *)p)[i] << 16);
+    case TWIN_U32: return ((const uint32_t *)p)[i];
+    case TWIN_I32: return ((const int32_t *)p)[i];
+    case TWIN_F32: return ((const float *)p)[i];
+    case TWIN_U64: return __ull2double_rn(((const unsigned long long *)p)[i]);
+    case TWIN_I64: return __ll2double_rn(((const long long *)p)[i]);
+    case TWIN_F8_E4M3FN: return from_e4m3fn(((const uint8_t *)p)[i]);
+    case TWIN_F8_E5M2: return small_float(((const uint8_t *)p)[i], 5, 2);
+    default: return ((const double *)p)[i];
+    }
+}
+
+/* Calls function<type>(...) for the tensor's type: those that training computes in have code of their own. */
+#define BY_TYPE(type, function, ...)                                                                                   \
+    switch (type) {                                                                                                    \
+    case TWIN_F16: function<TWIN_F16>(__VA_ARGS__); break;                                                             \
+    case TWIN_BF16: function<TWIN_BF16>(__VA_ARGS__); break;                                                           \
+    case TWIN_F32: function<TWIN_F32>(__VA_ARGS__); break;                                                             \
+    case TWIN_F64: function<TWIN_F64>(__VA_ARGS__); break;                                                             \
+    default: function<OTHER>(__VA_ARGS__);                                                                             \
+    }
+
+static __device__ const uint64_t INFINITE = 0x7FF0000000000000u, SIGN = (uint64_t)1 << 63;
+
+__device__ static uint64_t bits_of(double x)
+{
+    return (uint64_t)__double_as_longlong(x);
+}
+
+/* Which of the places, 16 threads each, that all thread blocks of a tensor share. */
+__device__ static uint32_t my_place(const struct tw_look *t)
+{
+    return (blockIdx.x - t->block) * TW_LOOK_AT_ONCE + threadIdx.x / TW_LOOK_LANES;
+}
+
+__device__ static void count(uint32_t n, uint64_t *all)
+{
+    for (int width = 16; width > 0; width /= 2)
+        n += __shfl_down_sync(0xFFFFFFFFu, n, width);
+    if (threadIdx.x % 32 == 0 && n)
+        atomicAdd((unsigned long long *)all, (unsigned long long)n);
+}
+
+/* ---- sketch */
+
+/* This thread's lane of one row, with its signs; counts the elements that are not finite. */
+template <int DTYPE>
+__device__ static void lane_of_row(const struct tw_look *t, uint64_t row, uint32_t lane, struct tw_row_sums *out, uint32_t *skipped)
+{
+    const uint64_t begin = row * TW_LOOK_ROW, end = t->first + t->count;
+    const bool whole = begin >= t->first && begin + TW_LOOK_ROW <= end;
+    const void *data = (const char *)t->data - (t->first - begin) * t->width; /* of the row's first element, if there is one */
+    double sum = 0;
+#pragma unroll(DTYPE == OTHER ? 1 : 4)
+    for (int quarter = 0; quarter < 4; quarter++) {
+        uint64_t x = 0, y = 0;
+        tw_mix_block(0, 0, (row * 4 + quarter) * TW_KEY_STEP + TW_SIGN_BASE, &x, &y);
+#pragma unroll(DTYPE == OTHER ? 1 : 8)
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint64_t at = quarter * 128 + i * 16 + lane;
+            if (!whole && (begin + at < t->first || begin + at >= end))
+                continue;
+            const double v = element<DTYPE>(t->dtype, data, at);
+            const bool finite = (bits_of(v) & ~SIGN) < INFINITE;
+            const bool minus = (i < 4 ? x : y) >> (i % 4 * 16 + lane) & 1;
+            *skipped += !finite;
+            sum = __dadd_rn(sum, finite ? minus ? -v : v : 0.0);
+        }
+    }
+    out->bucket[(lane + tw_sketch_turn(begin, TW_LOOK_LANES)) % TW_LOOK_LANES] = sum;
+}
+
+extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
+tw_rows(const __grid_constant__ struct tw_looks looks, struct tw_row_sums *scratch, struct tw_seen *seen)
+{
+    const struct tw_look *t = mine(looks);
+    const uint32_t place = my_place(t);
+    const uint64_t row = t->first / TW_LOOK_ROW + place;
+    uint32_t skipped = 0;
+    if (row <= (t->first + t->count - 1) / TW_LOOK_ROW)
+        BY_TYPE(t->dtype, lane_of_row, t, row, threadIdx.x % TW_LOOK_LANES, scratch + t->place + place, &skipped);
+    __syncwarp();
+    count(skipped, &seen[t->result].skipped);
+}
+
+/* One thread block a tensor: adds its rows to the buckets, in their order. One warp adds while the others fetch the next ones. */
+extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
+tw_add_rows(const __grid_constant__ struct tw_looks looks, const struct tw_row_sums *scratch, struct tw_seen *seen)
+{
+    enum { TILE = 128, FETCHERS = TW_LOOK_THREADS - 32 };
+    __shared__ struct tw_row_sums tile[2][TILE];
+    const struct tw_look *t = &looks.look[blockIdx.x];
+    const uint64_t count = (t->first + t->count - 1) / TW_LOOK_ROW - t->first / TW_LOOK_ROW + 1;
+    const double *from = (const double *)(scratch + t->place);
+    double *bucket = &seen[t->result].bucket[threadIdx.x % TW_LOOK_LANES];
+    double v = *bucket;
+    __syncthreads();
+    for (uint64_t at = 0; at < count + TILE; at += TILE) { /* the tile at `at` is fetched, that before it is added */
+        const uint32_t turn = at / TILE % 2;
+        if (threadIdx.x >= 32) {
+            const uint64_t end = (at + TILE < count ? at + TILE : count) * TW_LOOK_LANES;
+            double *to = (double *)tile[turn];
+#pragma unroll 4
+            for (uint64_t i = at * TW_LOOK_LANES + threadIdx.x - 32; i < end; i += FETCHERS)
+                to[i - at * TW_LOOK_LANES] = from[i];
+        } else if (at && threadIdx.x < TW_LOOK_LANES) {
+            const uint32_t some = count - (at - TILE) < TILE ? (uint32_t)(count - (at - TILE)) : TILE;
+            const struct tw_row_sums *row = tile[1 - turn];
+            if (some == TILE) {
+#pragma unroll 32
+                for (uint32_t i = 0; i < TILE; i++)
+                    v = __dadd_rn(v, row[i].bucket[threadIdx.x]);
+            } else {
+                for (uint32_t i = 0; i < some; i++)
+                    v = __dadd_rn(v, row[i].bucket[threadIdx.x]);
+            }
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x < TW_LOOK_LANES)
+        *bucket = v;
+}
+
+/* ---- statistics */
+
+struct counts {
+    uint32_t nan, pos_inf, neg_inf, zeros; /* of one thread: at most 256 elements */
+    uint64_t max_key, min_key;
+};
+
+__device__ static bool count_element(double x, struct counts *c)
+{
+    const uint64_t bits = bits_of(x), magnitude = bits & ~SIGN;
+    if (magnitude <= INFINITE) {
+        const uint64_t key = tw_look_key(bits), low = ~key;
+        c->zeros += magnitude == 0;
+        c->max_key = key + 1 > c->max_key ? key + 1 : c->max_key;
+        c->min_key = low + 1 > c->min_key ? low + 1 : c->min_key;
+    }
+    if (magnitude < INFINITE)
+        return true;
+    c->nan += magnitude > INFINITE;
+    c->pos_inf += bits == INFINITE;
+    c->neg_inf += bits == (INFINITE | SIGN);
+    return false;
+}
+
+/* This thread's lane of one chunk: every 16th element. */
+template <int DTYPE>
+__device__ static void lane_of_chunk(const struct tw_look *t, uint64_t chunk, uint32_t lane, double *sum, double *sumsq, struct counts *c)
+{
+    const uint64_t begin = chunk * TW_LOOK_CHUNK, end = t->first + t->count;
+    const bool whole = begin >= t->first && begin + TW_LOOK_CHUNK <= end;
+    const void *data = (const char *)t->data - (t->first - begin) * t->width;
+#pragma unroll(DTYPE == OTHER ? 1 : 8)
+    for (uint32_t at = lane; at < TW_LOOK_CHUNK; at += TW_LOOK_LANES) {
+        if (!whole && (begin + at < t->first || begin + at >= end))
+            continue;
+        const double x = element<DTYPE>(t->dtype, data, at);
+        const double v = count_element(x, c) ? x : 0.0;
+        *sum = __dadd_rn(*sum, v);
+        *sumsq = __dadd_rn(*sumsq, __dmul_rn(v, v));
+    }
+}
+
+__device__ static void largest(uint64_t key, uint64_t *all)
+{
+    for (int width = 16; width > 0; width /= 2) {
+        const uint64_t other = __shfl_down_sync(0xFFFFFFFFu, key, width);
+        key = other > key ? other : key;
+    }
+    if (threadIdx.x % 32 == 0 && key)
+        atomicMax((unsigned long long *)all, (unsigned long long)key);
+}
+
+extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
+tw_chunks(const __grid_constant__ struct tw_looks looks, struct tw_chunk_sums *scratch, struct tw_seen *seen)
+{
+    const struct tw_look *t = mine(looks);
+    const uint32_t lane = threadIdx.x % TW_LOOK_LANES, place = my_place(t);
+    const uint64_t chunk = t->first / TW_LOOK_CHUNK + place;
+    const bool there = chunk <= (t->first + t->count - 1) / TW_LOOK_CHUNK;
+    struct counts c = {};
+    double sum = 0, sumsq = 0;
+    if (there)
+        BY_TYPE(t->dtype, lane_of_chunk, t, chunk, lane, &sum, &sumsq, &c);
+    __syncwarp();
+    for (int width = 8; width > 0; width /= 2) {
+        sum = __dadd_rn(sum, __shfl_down_sync(0xFFFFFFFFu, sum, width, 16));
+        sumsq = __dadd_rn(sumsq, __shfl_down_sync(0xFFFFFFFFu, sumsq, width, 16));
+    }
+    if (there && lane == 0)
+        scratch[t->place + place] = {sum, sumsq};
+    struct tw_seen *all = seen + t->result;
+    count(c.nan, &all->nan);
+    count(c.pos_inf, &all->pos_inf);
+    count(c.neg_inf, &all->neg_inf);
+    count(c.zeros, &all->zeros);
+    largest(c.max_key, &all->max_key);
+    largest(c.min_key, &all->min_key);
+}
+
+/* One warp a tensor: adds up its chunks, in their order. */
+extern "C" __global__ void __launch_bounds__(32)
+tw_add_chunks(const __grid_constant__ struct tw_looks looks, const struct tw_chunk_sums *scratch, struct tw_seen *seen)
+{
+    __shared__ struct tw_chunk_sums tile[32];
+    const struct tw_look *t = &looks.look[blockIdx.x];
+    const uint64_t count = (t->first + t->count - 1) / TW_LOOK_CHUNK - t->first / TW_LOOK_CHUNK + 1;
+    struct tw_seen *all = seen + t->result;
+    double sum = all->sum, sumsq = all->sumsq;
+    struct tw_chunk_sums ahead = threadIdx.x < count ? scratch[t->place + threadIdx.x] : tw_chunk_sums{};
+    for (uint64_t at = 0; at < count; at += 32) {
+        tile[threadIdx.x] = ahead;
+        __syncwarp();
+        const uint64_t later = at + 32 + threadIdx.x;
+        ahead = later < count ? scratch[t->place + later] : tw_chunk_sums{};
+        const uint32_t some = count - at < 32 ? (uint32_t)(count - at) : 32;
+        for (uint32_t i = 0; i < some; i++) {
+            sum = __dadd_rn(sum, tile[i].sum);
+            sumsq = __dadd_rn(sumsq, tile[i].sumsq);
+        }
+        __syncwarp();
+    }
+    if (threadIdx.x == 0) {
+        all->sum = sum;
+        all->sumsq = sumsq;
+    }
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The clock experiment of a search. Where runs of one world differ in numbers of which it is not known whether they are times, the job
+ * runs twice more in that world under clocks that run faster, as in check; from then on runs of that world are compared in that light.
+ * So what a job prints of its own speed is no divergence, and the clock is not named for it.
+ */
+#include "isolate.h"
+
+#include "faster.h"
+#include "interrupt.h"
+#include "progress.h"
+#include "runs.h"
+#include "say.h"
+
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <twin/provenance.h>
+
+static const char note_begins[] = "clock experiment: ";
+
+/* The experiment in a run's own world; NULL: none. */
+static const struct tw_isolate_clock *of_world(const struct tw_isolate *c, const struct twin_search_set *pinned)
+{
+    for (size_t i = 0; i < c->clock_count; i++)
+        if (memcmp(&c->clock[i].pinned, pinned, sizeof *pinned) == 0)
+            return &c->clock[i];
+    return NULL;
+}
+
+static const struct twin_search_set *pins_of(const struct tw_isolate *c, const struct twin_run *r)
+{
+    uint64_t handle = tw_isolate_handle(r);
+    for (size_t i = c->made_count; i-- > 0;)
+        if (c->made[i].handle == handle)
+            return &c->made[i].pinned;
+    return NULL;
+}
+
+void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first, struct twin_compare_options *o)
+{
+    const struct twin_search_set *pinned = c->clock_count && !c->args.through ? pins_of(c, first) : NULL;
+    const struct tw_isolate_clock *k = pinned ? of_world(c, pinned) : NULL;
+    const struct twin_run *run[TW_FASTER_RUNS] = {NULL, NULL};
+    for (int i = 0; k && i < TW_FASTER_RUNS; i++)
+        run[i] = k->run[i] ? tw_isolate_find(c, k->run[i]) : NULL;
+    if (run[0] && run[1])
+        memcpy(o->faster, run, sizeof run);
+}
+
+/* One run; 0: it was not made to its end. */
+static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int i)
+{
+    char title[48], state[32], *of_a[4];
+    struct tw_watch watch = {.title = title, .expected_s = c->natural_s, .deadline_ns = tw_faster_limit_ns(c->natural_s)};
+    struct twin_launch_options o = tw_isolate_launch_options(c, "clock", &watch);
+    struct twin_world_plan p = {.cpu = -1};
+    struct twin_run *run = NULL;
+    snprintf(title, sizeof title, "clock x%u ", tw_faster_factor(i));
+    tw_shell_argv(c->args.a ? c->args.a : "", of_a);
+    if (c->arms)
+        o.argv = of_a;
+    bool made = twin_world_plan(w, o.argv, &p, NULL) == 0 && twin_world_plan_apart(&p, w, NULL) == 0 &&
+                twin_world_plan_faster(&p, tw_faster_factor(i), tw_faster_since(), NULL) == 0;
+    twin_world_plan_apply(&p, &o);
+    made = made && twin_provenance_launch(&o, &run, NULL) == 0 && !tw_interrupted() && !watch.stopped_time;
+    tw_progress_clear();
+    twin_world_plan_free(&p);
+    if (made && !c->args.quiet)
+        tw_run_line(title, run, tw_run_state(run, state));
+    if (made && tw_isolate_keep(c, run) == 0)
+        return tw_isolate_handle(run);
+    twin_run_free(run);
+    return 0;
+}
+
+static bool holds_clock(const struct twin_world *w)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (strcmp(w->setting[i].factor->id, "clock") == 0)
+            return true;
+    return false;
+}
+
+/* Under pins a difference in text counts with --text alone. */
+static bool is_wanted(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_search_set *pinned,
+                      const struct twin_verdict *v)
+{
+    const struct twin_search_set none = {{0}};
+    bool open = v->outcome == TWIN_INCONCLUSIVE && v->open_numbers;
+    if (!open || c->args.no_clock || c->args.through || !pinned || c->clock_count == TW_ISOLATE_CLOCKS || of_world(c, pinned))
+        return false;
+    if (c->arms)
+        return q->purpose == TWIN_FOR_CONTRAST && tw_isolate_arms_unmixed(c, q); /* A against A */
+    struct twin_search_set mine = tw_isolate_pinned(c, q);
+    return memcmp(pinned, &mine, sizeof mine) == 0 && (c->args.text || memcmp(pinned, &none, sizeof none) == 0);
+}
+
+/* "with entropy pinned: in two more runs, ..." */
+static char *what_it_says(const struct tw_isolate *c, const struct twin_search_set *pinned, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < c->count && !c->arms; i++)
+        if (twin_search_has(pinned, i))
+            tw_buf_printf(&b, "%s%s", n++ ? ", " : "with ", c->factor[i]->id);
+    tw_buf_puts(&b, n ? " pinned: " : "");
+    for (size_t i = 0; v && i < v->note_count; i++)
+        if (tw_starts(v->notes[i], note_begins)) {
+            tw_buf_puts(&b, v->notes[i] + strlen(note_begins));
+            return tw_buf_steal(&b);
+        }
+    tw_buf_puts(&b, "a run under a faster clock was cut short, so nothing is known by it");
+    return tw_buf_steal(&b);
+}
+
+static void make_runs(struct tw_isolate *c, const struct twin_world *w, struct tw_isolate_clock *k)
+{
+    uint64_t made[TW_FASTER_RUNS] = {0, 0};
+    if (!c->args.quiet)
+        tw_say("it is not known whether numbers that differ are times: two more runs under faster clocks tell (--no-clock leaves that out)");
+    for (int i = 0; i < TW_FASTER_RUNS && (i == 0 || made[0]); i++)
+        made[i] = run_faster(c, w, i);
+    if (made[1])
+        memcpy(k->run, made, sizeof made);
+}
+
+int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *run,
+                     struct twin_verdict **v, struct twin_error *err)
+{
+    const struct twin_search_set *pinned = pins_of(c, reference);
+    struct twin_verdict *again = NULL;
+    struct twin_world w;
+    if (!is_wanted(c, q, pinned, *v))
+        return 0;
+    int rc = tw_isolate_world(c, pinned, &w);
+    if (rc == 0 && !holds_clock(&w)) {
+        struct tw_isolate_clock *k = &c->clock[c->clock_count++];
+        *k = (struct tw_isolate_clock){.pinned = *pinned};
+        make_runs(c, &w, k);
+        rc = k->run[1] ? tw_isolate_compare_pair(c, reference, run, &again, err) : 0;
+        k->text = what_it_says(c, &k->pinned, again);
+    }
+    tw_free(w.setting);
+    if (rc == 0 && again) {
+        twin_verdict_free(*v);
+        *v = again;
+    }
+    return rc;
+}

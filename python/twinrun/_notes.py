@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How twinrun.recheck holds the notes of a verdict against the recordings.
+
+A note is a sentence. FORMS has those that say what can be looked up in the run folders, each with
+the method that looks; all others are stated: they tell of something outside of the recordings (a
+time limit, a run that was thrown away), or advise.
+"""
+
+import math
+import re
+
+from ._recorded import (
+    INIT,
+    OPTIMIZER,
+    STATE,
+    WEIGHT,
+    Refuted,
+    Rules,
+    differences,
+    equal_step,
+    moves,
+    need,
+    printable,
+)
+from ._shown import by_role, how_it_ended
+from ._tolerance import LIMITS
+from .trace import KINDS, PHASES, UNORDERED
+
+LOCAL, VALUE = KINDS.index("gradient (local)"), KINDS.index("value")
+FORMS = []
+
+
+def form(pattern):
+    """The method below confirms or refutes notes of this form; the pattern's groups are its arguments."""
+
+    def keep(method):
+        FORMS.append((re.compile(pattern, re.S), method))
+        return method
+
+    return keep
+
+
+class Notes:
+    """Notes, beside the claims of _claims.Claims."""
+
+    def note(self, claim):
+        """(state, text)"""
+        text = claim.get("text")
+        need(isinstance(text, str), "a note without a text")
+        need(text in self.verdict.get("notes", ()), "the verdict has no such note")
+        for pattern, method in FORMS if self.verdict.get("against") is None else ():
+            m = pattern.fullmatch(text)
+            if m:
+                method(self, *m.groups())
+                return "confirmed", text[:200]
+        return "stated", text[:200]
+
+    # ---- what notes speak of
+
+    def run_named(self, number):
+        k = int(number)
+        need(1 <= k <= len(self.runs), "there is no run %d", k)
+        return self.runs[k - 1]
+
+    def first_claim(self):
+        """What differs first, in the runs themselves; None where that is no record of theirs."""
+        first = [c for c in self.claims if c.get("first") is True and isinstance(c.get("runs"), list)]
+        return first[0] if first else None
+
+    def compared(self, runs=None):
+        """(claim, trace of the first run, trace of the other) of what was compared."""
+        first = self.first_claim()
+        runs = runs or (first["runs"] if first else [1, 2])
+        return [(c, *self.pair(c)) for c in self.ranges({"runs": runs})]
+
+    @staticmethod
+    def end_of(c):
+        return c["first"] + c["steps"]
+
+    def differ_at_end(self, runs=None):
+        """Of what was compared: those whose next step, or what came after the last one, differs."""
+        main = [t for t in self.compared(runs) if not t[0].get("auxiliary")]
+        return [t for t in main if self.differs(*t)]
+
+    def differs(self, c, x, y):
+        step, other, rules = self.end_of(c), self.end_of(c) + c["shift"], Rules(c)
+        if step > x.info.steps or other > y.info.steps:
+            return False
+        if step == x.info.steps or other == y.info.steps:
+            rows = x.rows.get(step, ()), y.rows.get(other, ())
+            return any(not rules.allows(d, x, y, step, other) for d in differences(*rows))
+        try:
+            equal_step(x, y, step, other, rules)
+        except Refuted:
+            return True
+        return False
+
+    # ---- how the runs ended, and what they have
+
+    @form(r"run (\d+): (exit code \d+|signal \d+ .*|not started .*|interrupted), (\d+) steps recorded")
+    def ended(self, k, how, steps):
+        run = self.run_named(k)
+        need(how.startswith(how_it_ended(run)), "it ended with %s", how_it_ended(run))
+        most = max((s.info.steps for s in filter(None, map(run.readable, run.traces()))), default=0)
+        need(int(steps) == most, "%d steps were recorded", most)
+
+    @form(r"run (\d+) has (\d+) ranks?, run (\d+) (\d+): only rank 0's weights can be compared")
+    def worlds(self, j, n, k, m):
+        for run, size in ((j, n), (k, m)):
+            traces = [self.run_named(run).steps(name) for name in self.run_named(run).traces()]
+            most = max((s.info.world for s in traces), default=0)
+            need(int(size) == most, "run %s has %d ranks", run, most)
+
+    @form(r"rank (\d+): only the (\d+) steps both have were compared")
+    def only_those_of_both(self, rank, steps):
+        both = [
+            min(x.info.steps, y.info.steps - c["shift"]) - max(0, -c["shift"])
+            for c, x, y in self.compared()
+            if c["rank"] == int(rank)
+        ]
+        need(int(steps) in both, "both have %s", both)
+
+    @form(r"rank (-?\d+).* recorded only in run (\d+): its (\d+) steps were compared with nothing")
+    def alone(self, rank, k, steps):
+        found = [c for c in self.claims if c.get("claim") == "only-in" and c.get("run") == int(k)]
+        same = [c for c in found if c.get("rank") == int(rank) and c.get("steps") == int(steps)]
+        need(same, "no process of run %s has no counterpart and so many steps", k)
+
+    @form(r"files that the job wrote were not compared: a run was stopped before its end")
+    def stopped(self):
+        need(any(r.stopped() for r in self.runs), "no run was stopped")
+
+    @form(r"every run wrote (.+?)(?: and (\d+) more files?)?: a later one may have read .*")
+    def every_run_wrote(self, name, more):
+        shared = set.intersection(*(set(r.files()) for r in self.runs[:2]))
+        need(name in shared, "not every run wrote %s", name)
+        need(len(shared) >= 1 + int(more or 0), "%d files are of every run", len(shared))
+
+    # ---- what was compared, and how
+
+    @form(r"left out by --ignore 'line:...': (\d+) lines? of (stdout|stderr) of each run")
+    def filtered(self, n, stream):
+        patterns = {p[5:] for c in self.claims for p in Rules(c).ignore if p.startswith("line:")}
+        for run in self.runs[:2]:
+            lines = [t.decode("utf-8", "replace") for t in run.stream(stream)]
+            left = sum(any(re.search(p, t) for p in patterns) for t in lines)
+            need(int(n) == left, "%d lines match", left)
+
+    @form(r"values that the job records itself were compared, too")
+    def own_values(self):
+        rows = [r for _, x, _ in self.compared() for step in x.rows.values() for r in step]
+        need(any(r.key[1] == VALUE for r in rows), "the job recorded none")
+
+    @form(r"not everything was seen: (.*)")
+    def unseen_note(self, what):
+        need(what in self.verdict.get("unseen", ()), "that is not among what was not seen")
+
+    @form(r"all records are equal: what differs was made by something that was not seen")
+    def made_elsewhere(self):
+        first = self.first_claim()
+        need(first and "step" not in first, "a record differs")
+        for c, _, _ in self.compared():
+            self.same_range(c)
+        need(not self.differ_at_end(), "records differ")
+
+    @form(r"no initial weights were recorded, so where run (\d+) goes on from run (\d+) was not looked for; .*")
+    def no_initial_weights(self, k, j):
+        need(j == "1", "each run is held against the first")
+        traces = [self.run_named(k).steps(name) for name in self.run_named(k).traces()]
+        bare = [s for s in traces if not any(r.key[:2] == (INIT, WEIGHT) for rows in s.rows.values() for r in rows)]
+        need(bare, "run %s has initial weights", k)
+
+    @form(r"run (\d+) goes on where run (\d+) was after step (\d+): found by its weights")
+    def goes_on(self, k, j, step):
+        found = False
+        for c, x, y in self.compared([int(j), int(k)]):
+            if c["shift"] != -(int(step) + 1):
+                continue
+            left = {r.key[2]: r.content for r in x.rows.get(int(step), ()) if r.key[:2] == (OPTIMIZER, WEIGHT)}
+            begun = {r.key[2]: r.content for r in y.rows.get(0, ()) if r.key[:2] == (INIT, WEIGHT)}
+            found |= bool(begun) and any(left.get(name) == content for name, content in begun.items())
+        need(found, "its weights are not those after step %s", step)
+
+    @form(r"generator (.+) differs too, but nothing was seen to draw from it: not counted")
+    def idle_generator(self, name):
+        pairs = [p for n in range(2, len(self.runs) + 1) for p in by_role(self.runs[0], self.runs[n - 1])]
+        for x, y in pairs:
+            for step in sorted(set(x.rows) & set(y.rows)):
+                for d in differences(x.rows[step], y.rows[step]):
+                    own = d.a and d.b and d.a.key[1] == STATE and printable(d.a.key[2]) == name
+                    if own and not moves(x, step, d.a.key[2]) and not moves(y, step, d.a.key[2]):
+                        return
+        raise Refuted("it differs in no step in which nobody drew from it")
+
+    # ---- where runs part
+
+    @form(r"local gradients of step (\d+) were equal on every rank: they parted in the reduction")
+    def in_the_reduction(self, step):
+        step, seen = int(step), False
+        for c, x, y in self.compared():
+            rows = x.rows.get(step, ())
+            seen |= any(r.key[1] == LOCAL for r in rows)
+            for d in differences(rows, y.rows.get(step + c["shift"], ())):
+                need((d.a or d.b).key[1] != LOCAL, "a local gradient of rank %d differs", c["rank"])
+        first = self.first_claim()
+        need(seen and first["step"][0] == step, "no local gradients of step %d", step)
+
+    @form(r"local gradients were not recorded, so whether they or the reduction parted is not known")
+    def no_local_gradients(self):
+        step = self.first_claim()["step"][0]
+        rows = [r for _, x, _ in self.differ_at_end() for r in x.rows.get(step, ())]
+        need(not any(r.key[1] == LOCAL for r in rows), "step %d has local gradients", step)
+
+    @form(r"parting in the same step: ranks? ([-0-9, ]+)(, \.\.\.)?")
+    def other_ranks(self, listed, more):
+        first = self.first_claim()
+        ranks = sorted(
+            c["rank"]
+            for c, x, _ in self.differ_at_end()
+            if self.end_of(c) == first["step"][0] and not (c["rank"] == first["rank"])
+        )
+        said = sorted(int(r) for r in listed.split(","))
+        need(said == ranks if not more else set(said) <= set(ranks), "ranks %s part there", ranks)
+
+    @form(r"records came in another order from step (\d+) on \(rank (-?\d+), .*\)")
+    def another_order(self, step, rank):
+        for c, x, y in self.compared():
+            if c["rank"] != int(rank):
+                continue
+            mine, theirs = (
+                [(r.key, r.content) for r in s.rows.get(at, ()) if not r.flags & UNORDERED]
+                for s, at in ((x, int(step)), (y, int(step) + c["shift"]))
+            )
+            both = set(mine) & set(theirs)
+            if [r for r in mine if r in both] != [r for r in theirs if r in both]:
+                return
+        raise Refuted("the records of step %s come in one order" % step)
+
+    @form(r"in the runs themselves, which recorded no operations, the first that differs is ([^/]+)/([^/]+?) (.*) of step (\d+)")
+    def was_first(self, phase, kind, name, step):
+        step, where = int(step), (PHASES.index(phase), KINDS.index(kind))
+        for c, x, y in self.compared():
+            for d in differences(x.rows.get(step, ()), y.rows.get(step + c["shift"], ())):
+                key = (d.a or d.b).key
+                if key[:2] == where and printable(key[2])[: len(name)] == name:
+                    need(self.end_of(c) >= step, "they differ before step %d", step)
+                    return
+        raise Refuted("no such record differs in step %d" % step)
+
+    @form(r"zoom: the reruns parted at step (\d+) \(the runs at step (\d+)\)")
+    def reruns_parted(self, zoomed, step):
+        need(self.first_claim()["step"][0] == int(zoomed), "the zoom shows another step")
+        ends = [self.end_of(c) for c, _, _ in self.differ_at_end()]
+        need(int(step) in ends, "the runs part at %s", ends)
+
+    # ---- what agents noted
+
+    @form(r"(torch|random|numpy\.random) was drawn from before any seed was set \((.*)\): .* would hold that still")
+    def unseeded(self, what, by):
+        key = {"torch": b"unseeded", "random": b"unseeded.python.random", "numpy.random": b"unseeded.numpy"}[what]
+        noted = [v for run in self.runs for s in map(run.steps, run.traces()) for k, v in s.trace.notes if k == key]
+        need(by in [printable(v.decode("utf-8", "surrogateescape")) for v in noted], "no process noted that")
+
+    @form(r"the weights lie in memory that (\d+) processes share and train at once: .*")
+    def shared_weights(self, n):
+        most = 0
+        for run in self.runs:
+            every = [s for s in map(run.steps, run.traces()) if s.info.steps]
+            most = max(most, sum(any(k == b"weights.shared" for k, _ in s.trace.notes) for s in every))
+        need(2 <= int(n) <= most, "%d processes share weights", most)
+
+    # ---- what was set in
+
+    @form(r"(.+), run again (\d+) times on its recorded inputs, gave (?:another result (\d+) times: it is not deterministic|the same result each time)")
+    def run_again(self, op, replays, disagree):
+        said = [
+            (c.get("op"), c.get("replays"), c.get("disagree"))
+            for c in self.claims
+            if c.get("claim") == "transplant" and c.get("of") == "replay"
+        ]
+        need((op, int(replays), int(disagree or 0)) in said, "the replays gave %s", said)
+
+    @form(r"that acquits (.+) itself as far as (\d+) replays can: what remains .*")
+    def acquitted(self, op, replays):
+        self.run_again(op, replays, 0)
+
+    @form(r"(\d+) of (\d+) steps (could not be transplanted and are not judged|started with weights .*)")
+    def steps_left_out(self, n, of, why):
+        said = self.verdict["transplant"]
+        key = "left_out" if why.startswith("could") else "unequal"
+        need((int(n), int(of)) == (said[key], said["steps"]), "%d of %d", said[key], said["steps"])
+
+    @form(r"the two natural runs agreed; it was the transplanted ones that parted")
+    def natural_runs_agree(self):
+        need(not self.differ_at_end([1, 2]), "they do not")
+
+    # ---- a tolerance
+
+    def judgements(self):
+        return [c for c in self.claims if c.get("claim") == "tolerance"]
+
+    @form(r"within tolerance: the largest uses (\S+) of what is allowed \((.*)\); (\d+) differences? measured")
+    def largest(self, share, where, measured):
+        rules = [c for c in self.claims if c.get("claim") == "rule" and c.get("worst") is not None]
+        n = sum(c["measured"] for c in self.judgements())
+        need(int(measured) == n, "%d differences were measured", n)
+        worst = max(rules, key=lambda c: c["worst"])
+        need("%.2g" % worst["worst"] == share, "the largest uses %.2g", worst["worst"])
+        need(where in [c["where"] for c in rules if c["worst"] == worst["worst"]], "that is %s", worst["where"])
+
+    @form(r"outside the tolerance: (.*/.*) at step (\d+): (?:relative L2 (\S+), allowed (.*)|missing .*|no rule covers it)")
+    def outside(self, name, step, relative, allowed):
+        rules = self.rules()
+        for c in self.judgements():
+            for row in self.steps_judged(c).get(int(step), _NO_STEP).rows:
+                beyond = row.missing or (row.share is not None and row.share > 1)
+                if beyond and row.where == "%s at step %s" % (name, step):
+                    unknown = relative in ("nan", "-nan") or math.isinf(row.share or 0)
+                    need(relative is None or unknown or "%.3g" % row.relative == relative, "it is %.3g", row.relative or 0)
+                    limits = allowed and [(k, rules[row.rule][k]) for k in LIMITS if rules[row.rule][k]]
+                    text = allowed and ", ".join("%s %.3g" % limit for limit in limits)
+                    need(not allowed or allowed.split(" (")[0] == text, "allowed is %s", text)
+                    return
+        raise Refuted("that is not outside")
+
+    @form(r"not judged by the tolerance: run (\d+) failed \((.*)\)")
+    def a_run_failed(self, k, how):
+        run = self.run_named(k)
+        need(run.failed() and how.startswith(how_it_ended(run)), "it ended with %s", how_it_ended(run))
+
+    @form(r"not judged by the tolerance: (.* at step \d+) has no sketch, or holds NaN or Inf \((\d+) of (\d+) differences\); .*")
+    def not_measured(self, where, open_, of):
+        n = sum(c["unmeasured"] for c in self.judgements())
+        total = n + sum(c["measured"] for c in self.judgements())
+        need((int(open_), int(of)) == (n, total), "%d of %d were not measured", n, total)
+        steps = [s for c in self.judgements() for s in self.steps_judged(c).values()]
+        need(any(r.share is None and r.where == where for s in steps for r in s.rows), "that was measured")
+
+
+class _NO_STEP:
+    rows = ()

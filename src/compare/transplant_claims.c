@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Claims behind what was set into a run: which steps of a transplanted run showed which origin, and what replaying an operation
+ * on its recorded inputs gave. */
+#include "claims.h"
+
+#include <string.h>
+
+#define STEPS_LISTED 64u /* of an origin and run; the count says how many there are */
+
+static const char *folder(const char *dir)
+{
+    const char *slash = strrchr(dir, '/');
+    return slash ? slash + 1 : dir;
+}
+
+/* One origin with the steps of this run that showed it; NULL where none did. */
+static json_t *shown_by(const struct tw_transplanted_run *r, size_t origin)
+{
+    const struct twin_finding *f = r->origin[origin].finding;
+    json_t *steps = json_array();
+    uint64_t count = 0;
+    for (size_t i = 0; i < r->seen; i++)
+        if (r->see[i].origin == origin && count++ < STEPS_LISTED)
+            tw_claim_append(&steps, tw_claim_count(r->see[i].step));
+    if (count == 0) {
+        json_decref(steps);
+        return NULL;
+    }
+    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o}", "phase", twin_phase_name(f->phase), "kind", twin_kind_name(f->kind), "name",
+                     tw_claim_text(f->name), "scope", tw_claim_text(f->scope), "count", tw_claim_count(count), "steps", steps);
+}
+
+void tw_claim_transplanted(struct tw_cmp *c, const struct tw_transplanted_run *r)
+{
+    json_t *origins = json_array(), *judged = json_array(), *ignored = json_array();
+    for (size_t i = 0; i < r->origins; i++) {
+        bool shown = false;
+        for (size_t k = 0; k < r->seen; k++)
+            shown |= r->see[k].origin == i;
+        if (shown)
+            tw_claim_append(&origins, shown_by(r, i));
+    }
+    for (size_t i = 0; i < sizeof r->judged / sizeof r->judged[0]; i++)
+        tw_claim_append(&judged, tw_claim_count(r->judged[i]));
+    for (size_t i = 0; i < c->o->ignore_count; i++)
+        tw_claim_append(&ignored, tw_claim_text(c->o->ignore[i]));
+    tw_claim_add(c, "transplant",
+                 json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "of", "run", "kind", twin_transplant_name(r->kind), "recorded",
+                           tw_claim_text(folder(r->reference->dir)), "given", tw_claim_text(folder(r->run->dir)), "first",
+                           tw_claim_count(r->first), "steps", tw_claim_count(r->steps), "left_out", tw_claim_count(r->left_out), "unequal",
+                           tw_claim_count(r->unequal), "judged", judged, "origins", origins, "ignore", ignored));
+}
+
+void tw_claim_replays(struct tw_cmp *c, const struct twin_finding *f, const struct twin_run *a, const struct twin_run *b, unsigned replays,
+                      unsigned disagree)
+{
+    tw_claim_add(c, "transplant",
+                 json_pack("{s:s,s:[o,o],s:i,s:o,s:o,s:o}", "of", "replay", "zoom", tw_claim_text(folder(a->dir)), tw_claim_text(folder(b->dir)),
+                           "rank", (int)f->rank, "op", tw_claim_text(f->op), "replays", tw_claim_count(replays), "disagree",
+                           tw_claim_count(disagree)));
+}
