@@ -337,12 +337,35 @@ static void say_differs(struct tw_cmp *c, struct tw_last_resort *out, const stru
                                                   (unsigned long long)y->bytes)));
 }
 
+/* Does torch.distributed keep it for itself? Its ranks meet over it: addresses stand there, other ones in each run. */
+static bool is_store(const struct tw_side *side, const char *path)
+{
+    char *whole = path[0] == '/' || !side->run->cwd ? tw_strdup(path) : tw_path_join(side->run->cwd, path);
+    bool found = false;
+    for (size_t i = 0; whole && !found && i < side->count; i++) {
+        const char *key, *value;
+        for (size_t k = 0; !found && twin_trace_note(side->proc[i].trace, k, &key, &value); k++)
+            found = strcmp(key, "store.file") == 0 && strcmp(value, whole) == 0;
+    }
+    tw_free(whole);
+    return found;
+}
+
+static bool matters(struct tw_cmp *c, const struct tw_side *side, const char *path)
+{
+    if (never_matters(path) || tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, path))
+        return false;
+    if (!is_store(side, path))
+        return true;
+    tw_cmp_note(c, "%s: not compared: the processes of torch.distributed met over it", path);
+    return false;
+}
+
 static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct twin_run_file *y, const struct files *in,
                   struct tw_last_resort *out)
 {
     bool hashed = x->sha256[0] && y->sha256[0];
-    if ((hashed && strcmp(x->sha256, y->sha256) == 0) || never_matters(x->path) ||
-        tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, x->path))
+    if ((hashed && strcmp(x->sha256, y->sha256) == 0) || !matters(c, in->side_a, x->path))
         return;
     const struct saved *s = find_saved(&in->a, x->path), *t = find_saved(&in->b, y->path);
     if (s && t && s->hash == t->hash) {
@@ -405,11 +428,6 @@ static void free_names(char **names, size_t n)
     for (size_t i = 0; names && i < n; i++)
         tw_free(names[i]);
     tw_free(names);
-}
-
-static bool matters(const struct tw_cmp *c, const char *path)
-{
-    return !never_matters(path) && !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, path);
 }
 
 /* Files that one run alone wrote. */
@@ -483,11 +501,11 @@ int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_
         const struct twin_run_file *other = counterpart(y, x->files[i].path, names_a[i], names_b, taken);
         if (other)
             judge(c, &x->files[i], other, &in, out);
-        else if (matters(c, x->files[i].path))
+        else if (matters(c, a, x->files[i].path))
             take_single(&singles, 0, x, y, x->files[i].path);
     }
     for (size_t i = 0; taken && i < y->file_count; i++)
-        if (!taken[i] && matters(c, y->files[i].path))
+        if (!taken[i] && matters(c, b, y->files[i].path))
             take_single(&singles, 1, y, x, y->files[i].path);
     say_single(c, &in, &singles, out);
     c->oom |= !taken;

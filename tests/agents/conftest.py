@@ -60,8 +60,17 @@ class Result:
         """The one JSON object on stdout."""
         return json.loads(self.out)
 
+    def _verdict(self):
+        """What a verdict among stdout says in short. It comes first: pytest shows the two ends of a message, 240 characters."""
+        try:
+            verdict = self.json
+            return f" {verdict['outcome']} {verdict['unseen'] or verdict['first'] or ''}"
+        except (ValueError, KeyError, TypeError):
+            return ""
+
     def __repr__(self):
-        return f"$ {' '.join(map(str, self.argv))}\nexit {self.rc}\n--- stdout\n{self.out[-4000:]}\n--- stderr\n{self.err[-4000:]}"
+        said = f"exit {self.rc}{self._verdict()}\n$ {' '.join(map(str, self.argv))}"
+        return f"{said}\n--- stdout\n{self.out[-4000:]}\n--- stderr\n{self.err[-4000:]}"
 
 
 def clean_environment(extra=None):

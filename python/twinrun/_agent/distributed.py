@@ -5,6 +5,8 @@ DDP's reducer calls its collectives from C++: there the local gradients and the 
 The outputs of an asynchronous collective exist when the job waits for them: they are recorded there.
 """
 import functools
+import os
+import sys
 from collections import OrderedDict
 
 from . import core, naming, tensors
@@ -31,7 +33,23 @@ _COLLECTIVES = {
 }
 
 _waiting = OrderedDict()    # id(work) -> (work, name, scope, outputs)
+_stores = set()             # paths that were noted
 _hooked = {}                # id(parameter) -> weak reference: has a hook for its local gradient
+
+
+# ---------------------------------------------------------------- where the ranks meet
+
+def _note_stores():
+    """The files over which the ranks meet (`init_method="file://..."`): addresses stand in them, and no result. The last
+    rank deletes its file; about one time in a hundred PyTorch leaves it behind, where two ranks end at the same moment."""
+    world = getattr(sys.modules["torch.distributed"].distributed_c10d, "_world", None)
+    for _backend, store in list(getattr(world, "pg_map", {}).values()):
+        while hasattr(store, "underlying_store"):
+            store = store.underlying_store
+        path = getattr(store, "path", None)
+        if isinstance(path, str) and path not in _stores:
+            _stores.add(path)
+            core.note("store.file", os.path.realpath(path))
 
 
 # ---------------------------------------------------------------- collectives
@@ -65,6 +83,7 @@ def _scope(order, args, kwargs):
 def _before(name, order, args, kwargs):
     if T.collective or S.level < TENSORS or not core.begin():
         return None
+    _note_stores()
     ins, outs = _COLLECTIVES[name]
     scope = _scope(order, args, kwargs)
     _record(IN, name, scope, _named(ins, order, args, kwargs))
@@ -147,6 +166,7 @@ def watch_parameters(root):
     """With several ranks: each parameter's gradient as the backward leaves it, before any reduction."""
     if core._group()[1] < 2:
         return
+    _note_stores()
     for _name, reference, _owner in root.parameters:
         p = reference()
         if p is None or not p.requires_grad or not p.is_leaf or not hasattr(p, "register_post_accumulate_grad_hook"):
