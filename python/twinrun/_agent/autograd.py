@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from . import core, gradients, inplace, modules, naming, optim, rng, sites, steps, tensors
+from . import core, gradients, inplace, modules, naming, optim, rng, sites, steps, tensors, trainers
 from .core import S, T, hook, trim
 from .native import BACKWARD, FORWARD, GRADIENT, LOSS, SKETCH, STATS, TENSORS
 
@@ -21,6 +21,7 @@ def _starts(args, kwargs):
 def _before(args, kwargs):
     if not core.begin() or gradients.in_backward():
         return None
+    trainers.begins()
     if not T.optimizers:
         steps.backward_begins()
     rng.check("user code")

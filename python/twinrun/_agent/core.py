@@ -71,6 +71,7 @@ class Local(threading.local):
     batch = ()         # handed.Seen, of the tensors of the batch that a loader delivered last
     outputs = ()       # handed.Seen, of what models gave out in this step
     left = None        # id(optimizer) -> gradients.Left: what this thread's backwards left to it
+    not_looked_at = None # ids of optimizers whose gradients this thread's last backward was not held against
     taken = None       # id(tensor) -> gradients._row of what torch.autograd.grad has made for it
 
 

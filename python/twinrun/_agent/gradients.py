@@ -100,7 +100,6 @@ class Left:
         """A backward has ended."""
         old, self.rows = self.rows, _rows(gradients)
         self.turn += 1
-        _backward_in.add(threading.get_ident())
         self.stepped, self.epoch = False, S.interrupted
         self._aim(gradients)
         self.known = self._digest()
@@ -166,7 +165,8 @@ class Left:
         """Places of the gradients that are not what a backward left."""
         if (self.rows and self.epoch != S.interrupted) or in_backward():
             return []
-        if not self.rows and _backward_in - {threading.get_ident()}:    # it may have been another thread's
+        unseen = id(self.reference()) in (T.not_looked_at or ()) or _backward_in - {threading.get_ident()}
+        if not self.rows and unseen:    # a backward has ended whose gradients were not looked at
             self._note()
             return []
         if len(self.rows) != len(gradients):    # no backward was seen to end
@@ -281,6 +281,12 @@ def left_to(optimizer):
     return found
 
 
+def not_looked_at(optimizers):
+    """A backward has ended in this thread, which may not read the gradients of these: another one may be in the midst of its own."""
+    _backward_in.add(threading.get_ident())
+    T.not_looked_at = {id(optimizer) for optimizer in optimizers}
+
+
 def step_ended():
     T.taken = None
     for key in [key for key, left in (T.left or {}).items() if left.reference() is None]:
@@ -289,7 +295,7 @@ def step_ended():
 
 def _after_fork():
     _backward_in.clear()
-    T.left = T.taken = None
+    T.left = T.taken = T.not_looked_at = None
 
 
 def arm():

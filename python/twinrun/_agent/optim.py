@@ -15,7 +15,7 @@ import threading
 from array import array
 from time import perf_counter_ns
 
-from . import core, device, facts, faults, gradients, naming, parts, refs, rng, steps, tensors, written
+from . import core, device, facts, faults, gradients, naming, parts, refs, rng, steps, tensors, trainers, written
 from .core import S, T, hook
 from .native import (CHECKPOINT, F64, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, ORDER, SKETCH, STATS, TENSORS,
                      WEIGHT, Items, pack_item)
@@ -47,6 +47,7 @@ class Followed:
         self.names = []
         self.found = None
         self.closure = False
+        self.thread = threading.get_ident()    # in which it stepped last
         self.steps = 0         # since this process began
         self.counter = None    # place of the parameter whose state counts its steps, and the last count
         self.count = self.stood = 0
@@ -359,8 +360,10 @@ def _record_numbers(followed, numbers):
 def before_step(optimizer, args, kwargs):
     if not core.begin():
         return
+    steps.step_begins(optimizer)
     rng.check("user code")
     followed = follow(optimizer)
+    followed.thread = threading.get_ident()
     written.using(followed.raw)
     followed.closure = bool(args and callable(args[-1])) or kwargs.get("closure") is not None
     T.optimizers = tuple(f for f in T.optimizers if f is not followed) + (followed,)
@@ -418,7 +421,8 @@ def skipped(optimizer):
 def backward_begins():
     """Weights that a line of the job has written since the forward."""
     if S.level >= TENSORS:
-        written.using([watch for followed in list(_known.values()) for watch in followed.raw])
+        me = threading.get_ident()
+        written.using([watch for followed in list(_known.values()) if followed.thread == me for watch in followed.raw])
         _each_gradients("backward_begins")
 
 
@@ -430,11 +434,18 @@ def backward_ended():
 def _each_gradients(what):
     if T.optimizers:
         return
-    for optimizer in steps.optimizers():
-        left = gradients.left_to(optimizer)
-        if what == "look" or left.is_open():
-            parameters = _parameters(optimizer)
-            getattr(left, what)(parameters, [p.grad for p in parameters])
+    found = []
+    with trainers.no_other_begins():
+        own, others = steps.optimizers()
+        for optimizer in own:
+            left = gradients.left_to(optimizer)
+            if what == "look" or left.is_open():
+                parameters = _parameters(optimizer)
+                found.append((left, parameters, [p.grad for p in parameters]))
+    for left, parameters, present in found:
+        getattr(left, what)(parameters, present)
+    if what == "look":
+        gradients.not_looked_at(others)
 
 
 def backward_in_step():

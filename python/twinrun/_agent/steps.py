@@ -8,18 +8,22 @@
    backward.
 3. Without optimizer and backward (evaluation only), every forward of a root is a step: it ends at the next batch or forward.
 """
-from . import core, gradients, handed, naming, refs, rng, tensors, written
+import threading
+
+from . import core, gradients, handed, naming, refs, rng, tensors, trainers, written
 from .core import S
 from .native import BACKWARD, GRADIENT, OPTIMIZER, STATS, TENSORS, WEIGHT
 
 SMALL = 16384           # elements: larger buffers (masks, tables) are looked at only when they seem to have changed
 
 _optimizers = {}        # id -> weak reference, of every optimizer made and still alive
+_user = {}              # id -> (thread that made it or stepped it last, whether it has stepped)
 _stepped = {}           # id -> steps in this round
 _idle = set()           # optimizers that do not alternate with the others
 _used = {}              # label -> Root called in this step
+_used_in = {}           # label -> thread that called it last
 _by_hand = None         # digests of the leaves when the last backward ended, while no optimizer is alive
-_leaves = {}            # id -> weak reference: leaves of raw tensor code, found in the graph
+_leaves = {}            # id -> (weak reference, thread): leaves of raw tensor code, found in the graph
 _evaluated = None       # weak reference of the root that ran without a backward, ever
 _by_user = False        # the program calls twinrun.step()
 _trained = False        # a backward or an optimizer step was seen
@@ -35,10 +39,18 @@ def made(optimizer):
     def gone(reference):
         if _optimizers.get(key) is reference:
             del _optimizers[key]
+            _user.pop(key, None)
             _stepped.pop(key, None)
             _idle.discard(key)
 
     _optimizers[key] = refs.to(optimizer, gone)
+    _user[key] = threading.get_ident(), False
+
+
+def step_begins(optimizer):
+    """An optimizer steps: it is this thread's."""
+    trainers.begins()
+    _user[id(optimizer)] = threading.get_ident(), True
 
 
 def boundary():
@@ -56,6 +68,7 @@ def before_forward(root):
         close()
     if not root.stateless:
         _used[root.label] = root
+        _used_in[root.label] = threading.get_ident()
 
 
 def after_forward(root, _output):
@@ -82,7 +95,7 @@ def backward_ended(leaves):
         return
     for name, tensor in leaves:
         if id(tensor) not in _leaves:
-            _leaves[id(tensor)] = refs.to(tensor)
+            _leaves[id(tensor)] = refs.to(tensor), threading.get_ident()
     current = _hand_tensors()
     gradients = [(naming.parameter(t), t.grad) for t in current if t.grad is not None]
     if S.level >= TENSORS and gradients:
@@ -98,7 +111,7 @@ def gradients_taken(leaves):
     """After torch.autograd.grad without an optimizer: who asks for the gradients of leaves is about to change them."""
     global _by_hand
     for tensor in leaves:
-        _leaves[id(tensor)] = refs.to(tensor)
+        _leaves[id(tensor)] = refs.to(tensor), threading.get_ident()
     if leaves:
         _by_hand = _digests(_hand_tensors())
 
@@ -108,8 +121,14 @@ def has_optimizers():
 
 
 def optimizers():
-    """Those that are alive, in the order in which they were made."""
-    return [optimizer for optimizer in (reference() for reference in list(_optimizers.values())) if optimizer is not None]
+    """Those that are alive, in the order in which they were made: those of which this thread may read gradients, and the others."""
+    own, others, me, alone = [], [], threading.get_ident(), trainers.alone()
+    for key, reference in list(_optimizers.items()):
+        optimizer = reference()
+        if optimizer is not None:
+            thread, has_stepped = _user.get(key, (None, True))
+            (own if thread == me and (has_stepped or alone) else others).append(optimizer)
+    return own, others
 
 
 # ---------------------------------------------------------------- optimizers
@@ -136,16 +155,19 @@ def turn(optimizer):
 # ---------------------------------------------------------------- updates by hand
 
 def _hand_tensors():
-    """Everything that a backward may have given a gradient: parameters of the roots in use, leaves of raw code; in order."""
-    found = []
-    for root in _used.values():
-        found.extend(t for t in (reference() for _n, reference, _o in root.parameters) if t is not None and t.requires_grad)
+    """Everything that a backward of this thread may have given a gradient: parameters of the roots in use, leaves of raw
+    code; in order."""
+    found, me, alone = [], threading.get_ident(), trainers.alone()
+    for root in list(_used.values()):
+        if alone or _used_in.get(root.label) == me:
+            found.extend(t for t in (reference() for _n, reference, _o in root.parameters) if t is not None and t.requires_grad)
     known = {id(t) for t in found}
     for key in list(_leaves):
-        tensor = _leaves[key]()
+        reference, thread = _leaves.get(key, (lambda: None, None))
+        tensor = reference()
         if tensor is None:
-            del _leaves[key]
-        elif key not in known and naming.parameter(tensor):
+            _leaves.pop(key, None)
+        elif (alone or thread == me) and key not in known and naming.parameter(tensor):
             found.append(tensor)
     return found
 
@@ -228,6 +250,7 @@ def _close():
     handed.step_ended()
     _stepped.clear()
     _used.clear()
+    _used_in.clear()
 
 
 def at_exit():
@@ -244,6 +267,7 @@ def _after_fork():
     _trained = False
     _stepped.clear()
     _used.clear()
+    _used_in.clear()
 
 
 def arm():

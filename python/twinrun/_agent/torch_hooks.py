@@ -20,7 +20,7 @@ def arm(torch):
     if not core.start():
         return
     from . import (amp, autograd, checkpoint, data, distributed, gradients, graphs, handed, modules, naming, ops, optim, refs, rng,
-                   sites, steps, tensors, transplant, workers, written)
+                   sites, steps, tensors, trainers, transplant, workers, written)
 
     S.quiet = torch._C.DisableTorchFunction
     S.torch = True
@@ -32,6 +32,7 @@ def arm(torch):
     steps.arm()
     written.arm()
     gradients.arm()
+    trainers.arm()
     handed.arm()
     rng.arm(torch)
     replaced = []

@@ -70,8 +70,8 @@ class Watch:
         self.turn += 1
         self.thread, self.epoch = threading.get_ident(), S.interrupted
         whole = S.step < parts.TURNS and sum(row.size for row in self.rows) <= WHOLE_BYTES
-        for row in self.rows:
-            t = row.reference()
+        present = self._tensors()
+        for row, t in zip(self.rows, present):
             if t is None:
                 row.size, row.address, row.part, row.moved = 0, None, None, True
                 continue
@@ -84,9 +84,13 @@ class Watch:
                 row.part, row.moved = (self.turn * PROBE * 37 % row.size & ~63, PROBE), True
             if row.part is not None or not row.size:
                 row.version = version(t)
-        self.known = self._digest()
+        self.known = self._digest(present)
 
-    def _digest(self):
+    def _tensors(self):
+        """What is left of them. Held by the caller until they are digested: another thread may let go of them."""
+        return [row.reference() for row in self.rows]
+
+    def _digest(self, _present):
         regions = self.regions
         for i, row in enumerate(self.rows):
             if not row.moved:
@@ -115,8 +119,9 @@ class Watch:
             self._note("were not looked at when a signal handler's exception came", S.step)
             self.look()
             return
-        suspects = self._moved()
-        now, known = self._digest(), self.known
+        present = self._tensors()
+        suspects = self._moved(present)
+        now, known = self._digest(present), self.known
         if now != known:
             suspects.update(i for i in range(len(self.rows)) if now[8 * i: 8 * i + 8] != known[8 * i: 8 * i + 8])
         if suspects:
@@ -131,11 +136,10 @@ class Watch:
         memory = tensors.contiguous_bytes(t)
         return memory is None or S.lib.quick_digest(*memory).to_bytes(8, sys.byteorder) != self.known[8 * i: 8 * i + 8]
 
-    def _moved(self):
+    def _moved(self, present):
         """Finds them again where they lie now; returns which of those that are not digested whole have another version."""
         suspects = set()
-        for i, row in enumerate(self.rows):
-            t = row.reference()
+        for i, (row, t) in enumerate(zip(self.rows, present)):
             if t is None:
                 row.size, row.address, row.part, row.moved = 0, None, None, True
                 continue
