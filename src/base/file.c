@@ -219,3 +219,9 @@ int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err)
         *bytes = freed;
     return rc;
 }
+
+const char *tw_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
