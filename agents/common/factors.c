@@ -14,7 +14,10 @@
 
 extern char **environ;
 
-const char *const tw_factor_names[TW_FACTORS] = {"entropy", "clock", "directory", "malloc", "schedule"};
+const char *const tw_factor_names[TW_FACTORS] = {
+    [TW_ENTROPY] = "entropy",       [TW_CLOCK] = "clock",    [TW_DIRECTORY] = "dir-order",
+    [TW_MALLOC] = "malloc-fill", [TW_SCHEDULE] = "noise",
+};
 struct tw_factor_state tw_factors[TW_FACTORS];
 
 static _Atomic int reading;  /* 0 not yet, 1 somebody reads, 2 read */
@@ -127,7 +130,7 @@ static void read_factors(const char *text)
         if (!good && !fault[0])
             snprintf(fault, sizeof fault,
                      "'%.*s' was not understood and is off; expected factor=mode[:value], such as entropy=pin:7, clock=pin:1700000000, "
-                     "directory=pin, malloc=pin:0, schedule=vary:3", n < 64 ? (int)n : 64, text);
+                     "dir-order=pin, malloc-fill=pin:0, noise=vary:3", n < 64 ? (int)n : 64, text);
         text += n + (text[n] == ',');
     }
 }

@@ -221,7 +221,7 @@ static void plans_say_who_does_what(void **state)
     twin_world_plan_free(&p);
 
     plan_of("entropy=9,dir-order,clock", &p);
-    assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "directory=pin,entropy=pin:9,clock=pin:1700000000");
+    assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "dir-order=pin,entropy=pin:9,clock=pin:1700000000");
     assert_null(variable(&p, "TWINRUN_PINS"));
     assert_false(p.hot);
     twin_world_plan_free(&p);
@@ -265,7 +265,7 @@ static void libraries_of_hot_functions_and_layout(void **state)
     (void)state;
     if (!twin_factor_find(&factors, "malloc-fill")->unavailable) {
         plan_of("malloc-fill=255,noise=vary:6", &p);
-        assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "malloc=pin:255,schedule=vary:6");
+        assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "malloc-fill=pin:255,noise=vary:6");
         assert_true(p.hot);
         twin_world_plan_free(&p);
     }
