@@ -161,7 +161,7 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
     return rc;
 }
 
-/* "pid TWINRUN_FACTORS: malloc is off: ...": the fault that concerns this factor, or NULL. *n: its length. */
+/* "pid TWINRUN_FACTORS: malloc-fill is off: ...": the fault that concerns this factor, or NULL. *n: its length. */
 static const char *fault_about(const struct said *s, const char *word, size_t *n)
 {
     char own[64];
@@ -215,7 +215,7 @@ static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec, c
 {
     size_t n = 0;
     const char *fault = fault_about(s, spec->factor.id, &n);
-    if (spec->hot && run->hot.asked && !run->hot.done)
+    if (spec->hot == TW_HOT_NEEDED && run->hot.asked && !run->hot.done)
         return judge(e, TWIN_EFFECT_FAILED, tw_printf("%s", run->hot.why ? run->hot.why : "libtwinrun_hot.so is not preloaded"), err);
     if (fault)
         return judge(e, TWIN_EFFECT_FAILED, tw_printf("%.*s", (int)(n < 200 ? n : 200), fault), err);

@@ -192,7 +192,7 @@ const struct tw_spec tw_specs[] = {
         .channel = TW_BY_LIBC,
         .valued = true,
         .max = 255,
-        .hot = true,
+        .hot = TW_HOT_NEEDED,
     },
     /* ---- forward */
     {
@@ -554,7 +554,7 @@ const struct tw_spec tw_specs[] = {
             .unit = TWIN_UNIT_EXPOSURE,
         },
         .channel = TW_BY_LIBC,
-        .hot = true,
+        .hot = TW_HOT_HELPS,
     },
 };
 const size_t tw_spec_count = sizeof tw_specs / sizeof tw_specs[0];

@@ -76,7 +76,7 @@ static const char *why_not(const struct tw_spec *spec, const struct here *h)
         return "no GPU driver here";
     if (spec->channel == TW_BY_LIBC && !h->agent)
         return "libtwinrun.so was not found";
-    if (spec->hot && !h->hot)
+    if (spec->hot != TW_HOT_UNUSED && !h->hot)
         return "libtwinrun_hot.so was not found";
     if (spec->channel == TW_BY_PYTHON && !h->python)
         return "the Python half of twinrun was not found";

@@ -28,6 +28,13 @@ enum tw_channel {
     TW_BY_EDITS        /* factor file */
 };
 
+/* What libtwinrun_hot.so, the library of hot functions, means to a factor of the libc agent. */
+enum tw_hot {
+    TW_HOT_UNUSED,
+    TW_HOT_HELPS, /* the agent alone applies it at some places only */
+    TW_HOT_NEEDED
+};
+
 /* What two runs said of themselves (watch.c). */
 struct tw_met;
 
@@ -36,7 +43,7 @@ struct tw_spec {
     struct twin_factor factor;
     enum tw_channel channel;
     bool python_too;         /* the Python agent applies it as well, beside the environment */
-    bool hot;                /* the libc agent applies it only with libtwinrun_hot.so */
+    enum tw_hot hot;
     bool gpu_only;           /* acts in jobs on a GPU alone */
 
     /* A pin that takes a number: 0 (the default) to max; initial is what 0 stands for. */

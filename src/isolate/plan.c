@@ -151,7 +151,7 @@ static int plan_setting(const struct twin_setting *s, char *const *argv, struct 
         add_libc(libc, spec, s);
     if (spec->channel == TW_BY_PYTHON || spec->python_too)
         add_python(python, spec, s);
-    out->hot |= spec->hot;
+    out->hot |= spec->hot != TW_HOT_UNUSED;
     out->no_aslr |= spec->channel == TW_BY_LAYOUT;
     if (spec->channel == TW_BY_PROCESSOR)
         out->cpu = tw_factor_processor(s);

@@ -352,7 +352,7 @@ def test_uninitialised_tensors_show_the_fill(observe, python, script):
 
 def test_malloc_without_its_library_is_reported(observe, program):
     done = observe("malloc-fill=pin:1", program("fresh.c"), rc=0)
-    assert "malloc is off: libtwinrun_hot.so is not preloaded" in done.faults[0] and done.said == []
+    assert "malloc-fill is off: libtwinrun_hot.so is not preloaded" in done.faults[0] and done.said == []
 
 
 # ---------------------------------------------------------------- scheduling
