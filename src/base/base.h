@@ -104,6 +104,7 @@ void tw_utc_stamp(int64_t realtime_ns, char out[32]); /* 2026-11-21T08-00-00Z */
 /* ---- files (file.c). Paths are byte strings. */
 char *tw_path_join(const char *a, const char *b);              /* malloc'ed; b absolute wins */
 const char *tw_base_name(const char *path);                   /* its last part; points into path */
+char *tw_cache_folder(void);                                  /* the user's, of twinrun; malloc'ed; NULL: none, or no memory */
 char *tw_path_absolute(const char *path, struct twin_error *err);
 
 /* ---- paths that somebody else wrote (path.c): of a package, a run folder, a manifest, a JSON file, a checkout */
