@@ -5,33 +5,8 @@
 #include "options.h"
 #include "say.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-json_t *tw_json_text(const char *s)
-{
-    if (!s)
-        return json_null();
-    char *safe = tw_printable(s, strlen(s));
-    json_t *j = safe ? json_string(safe) : NULL;
-    tw_free(safe);
-    return j;
-}
-
-json_t *tw_json_texts(char *const *items, size_t count)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, tw_json_text(items[i]));
-    return list;
-}
-
-json_t *tw_json_number(double v)
-{
-    return isfinite(v) ? json_real(v) : json_null();
-}
 
 static int print(json_t *j, size_t digits)
 {

@@ -28,15 +28,4 @@ void tw_put_coloured(const char *text);
 /* What was said last: the JSON form of an error repeats it. "" at first. */
 const char *tw_said(void);
 
-/*
- * A command as one could type it into a shell, to be shown: secrets in it are replaced. malloc'ed (tw_free); NULL when out of memory.
- * count 0: up to NULL.
- */
-char *tw_shell_quote(char *const *argv, size_t count);
-
-/* "12.4 s", "3 min 20 s", "2 h 05 min" */
-char *tw_human_seconds(double s, char out[24]);
-/* The last part of a path: how run folders are named to the user. Points into path. */
-const char *tw_base_name(const char *path);
-
 #endif

@@ -40,6 +40,7 @@ int tw_parse_u64(const char *s, uint64_t max, uint64_t *out); /* whole string, d
 void tw_hex(const void *bytes, size_t n, char *out);          /* out has 2n+1 */
 char *tw_human_bytes(uint64_t n, char out[16]);               /* "1.2 GiB" */
 char *tw_human_count(uint64_t n, char out[32]);               /* "41,220" */
+char *tw_human_seconds(double s, char out[24]);               /* "12.4 s", "3 min 20 s", "2 h 05 min" */
 
 /* ---- foreign text as it may be shown (printable.c). All malloc'ed; NULL: no memory. */
 /*
@@ -85,6 +86,16 @@ size_t tw_secret_random(const char *s, size_t n);
 /* Copies s with each secret replaced by TW_SECRET_MASK, cut at room; returns the bytes written (before a NUL). Allocates nothing. */
 size_t tw_secret_mask(int *pending, const char *s, size_t n, char *out, size_t room);
 
+/* ---- error.c */
+char *tw_error_tail(const struct twin_error *err); /* ": what went wrong", printable; malloc'ed; NULL: no error, or no memory */
+
+/* ---- shell.c */
+/*
+ * A command as one could type it into a shell, to be shown: secrets in it are replaced. malloc'ed (tw_free); NULL when
+ * out of memory. count 0: up to NULL.
+ */
+char *tw_shell_quote(char *const *argv, size_t count);
+
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);
 int64_t tw_realtime_ns(void);
@@ -92,6 +103,8 @@ void tw_utc_stamp(int64_t realtime_ns, char out[32]); /* 2026-11-21T08-00-00Z */
 
 /* ---- files (file.c). Paths are byte strings. */
 char *tw_path_join(const char *a, const char *b);              /* malloc'ed; b absolute wins */
+const char *tw_base_name(const char *path);                   /* its last part; points into path */
+char *tw_cache_folder(void);                                  /* the user's, of twinrun; malloc'ed; NULL: none, or no memory */
 char *tw_path_absolute(const char *path, struct twin_error *err);
 
 /* ---- paths that somebody else wrote (path.c): of a package, a run folder, a manifest, a JSON file, a checkout */

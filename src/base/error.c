@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Errors: a code and one complete message. The first one wins. */
+#include "base.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/error.h>
 
 int twin_error_vset(struct twin_error *err, int code, const char *format, va_list ap)
 {
@@ -54,4 +56,15 @@ const char *twin_error_name(int code)
     case TWIN_EINTR: return "interrupted";
     default: return "unknown error";
     }
+}
+
+char *tw_error_tail(const struct twin_error *err)
+{
+    if (!err)
+        return NULL;
+    const char *message = err->message[0] ? err->message : twin_error_name(err->code);
+    char *safe = tw_printable_again(message, strlen(message));
+    char *tail = safe ? tw_printf(": %s", safe) : NULL;
+    tw_free(safe);
+    return tail;
 }

@@ -219,3 +219,17 @@ int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err)
         *bytes = freed;
     return rc;
 }
+
+const char *tw_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *tw_cache_folder(void)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (base && base[0] == '/')
+        return tw_path_join(base, "twinrun");
+    return home && home[0] == '/' ? tw_path_join(home, ".cache/twinrun") : NULL;
+}

@@ -135,3 +135,14 @@ char *tw_human_count(uint64_t n, char out[32])
     out[w] = '\0';
     return out;
 }
+
+char *tw_human_seconds(double s, char out[24])
+{
+    if (s < 99.95)
+        snprintf(out, 24, "%.1f s", s);
+    else if (s < 3600)
+        snprintf(out, 24, "%d min %02d s", (int)(s + 0.5) / 60, (int)(s + 0.5) % 60);
+    else
+        snprintf(out, 24, "%.0f h %02d min", (double)((long long)s / 3600), (int)((long long)s % 3600 / 60));
+    return out;
+}

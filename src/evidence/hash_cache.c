@@ -90,13 +90,13 @@ static size_t index_records(struct tw_hash_cache *c)
 
 static char *cache_path(const char *folder)
 {
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char hex[33];
     const struct tw_hash128 h = tw_hash_bytes(folder, strlen(folder), 0);
     tw_hex(&h, sizeof h, hex);
-    char *dir = base && base[0] == '/' ? tw_path_join(base, "twinrun/hashes") : home && home[0] == '/' ? tw_path_join(home, ".cache/twinrun/hashes") : NULL;
+    char *ours = tw_cache_folder(), *dir = ours ? tw_path_join(ours, "hashes") : NULL;
     char *path = dir && tw_mkdirs(dir, NULL) == 0 ? tw_printf("%s/%s", dir, hex) : NULL;
     tw_free(dir);
+    tw_free(ours);
     return path;
 }
 

@@ -34,13 +34,19 @@ struct folder {
     int depth;
 };
 
+struct place {
+    bool exists;
+    dev_t device;
+    ino_t inode;
+};
+
 struct walk {
     struct tw_snapshot *s;
     struct folder *queue;
     size_t queued;
-    dev_t device, home_device;
-    ino_t home_inode;
-    bool has_home, root_is_home;
+    dev_t device;
+    struct place home, cache; /* twinrun's own: what lies there is not the job's */
+    bool root_is_home;
     size_t looked_at;
 };
 
@@ -56,6 +62,19 @@ bool tw_files_is_bulk(const char *name)
 static int no_memory(struct twin_error *err)
 {
     return twin_error_set(err, TWIN_ENOMEM, "out of memory listing the working folder");
+}
+
+static struct place place_of(const char *path)
+{
+    struct stat st;
+    if (!path || stat(path, &st) != 0)
+        return (struct place){.exists = false};
+    return (struct place){.exists = true, .device = st.st_dev, .inode = st.st_ino};
+}
+
+static bool is_place(const struct place *p, const struct stat *st)
+{
+    return p->exists && p->device == st->st_dev && p->inode == st->st_ino;
 }
 
 static int64_t ns(struct timespec t)
@@ -91,8 +110,8 @@ static int take(struct walk *w, const struct folder *in, int fd, const char *nam
     if (is_of_home(w, in, fd, name))
         return 0;
     if (S_ISDIR(st.st_mode)) {
-        bool is_home = w->has_home && st.st_dev == w->home_device && st.st_ino == w->home_inode;
-        if (tw_files_is_bulk(name) || is_home || st.st_dev != w->device)
+        bool is_ours = is_place(&w->home, &st) || is_place(&w->cache, &st);
+        if (tw_files_is_bulk(name) || is_ours || st.st_dev != w->device)
             return 0;
         if (in->depth + 1 > TW_FILES_DEPTH) {
             w->s->truncated = true;
@@ -157,15 +176,13 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
              : root < 0 ? twin_error_system(err, "cannot list the working folder %s", dir)
                         : 0;
     }
-    if (rc == 0 && fstat(root, &st) == 0)
+    if (rc == 0 && fstat(root, &st) == 0) {
+        char *cache = tw_cache_folder();
         w.device = st.st_dev;
-    if (rc == 0 && stat(home, &st) == 0) {
-        w.has_home = true;
-        w.home_device = st.st_dev;
-        w.home_inode = st.st_ino;
-        struct stat top;
-        w.root_is_home = root >= 0 && fstat(root, &top) == 0 && top.st_dev == st.st_dev &&
-                         top.st_ino == st.st_ino;
+        w.home = place_of(home);
+        w.cache = place_of(cache);
+        w.root_is_home = is_place(&w.home, &st);
+        tw_free(cache);
     }
     if (rc == 0 && (rc = tw_launch_grow(&w.queue, 0, sizeof *w.queue, err)) == 0) {
         char *top = tw_strdup("");

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values of C as JSON. */
+#include "json_text.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <string.h>
+
+json_t *tw_json_text(const char *s)
+{
+    if (!s)
+        return json_null();
+    char *safe = tw_printable(s, strlen(s));
+    json_t *text = safe ? json_string(safe) : NULL;
+    tw_free(safe);
+    return text;
+}
+
+json_t *tw_json_texts(char *const *items, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < count; i++) {
+        if (json_array_append_new(list, tw_json_text(items[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+json_t *tw_json_number(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+json_t *tw_json_count(uint64_t n)
+{
+    return json_integer((json_int_t)(n <= INT64_MAX ? n : INT64_MAX));
+}
