@@ -50,8 +50,8 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
     json_t *v = *value, *item;
     const char *key;
     size_t i;
-    if (depth > TW_CONFIG_DEPTH)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: values nested more than %d deep", name, TW_CONFIG_DEPTH);
+    if (depth > TW_JCS_DEPTH)
+        return twin_error_set(err, TWIN_ELIMIT, "%s: values nested more than %d deep", name, TW_JCS_DEPTH);
     if (json_is_integer(v)) {
         *value = tw_config_integer(json_integer_value(v));
         json_decref(v);

@@ -309,7 +309,7 @@ static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
     const yaml_char_t *anchor = is_mapping ? e->data.mapping_start.anchor : is_sequence ? e->data.sequence_start.anchor : e->type == YAML_SCALAR_EVENT ? e->data.scalar.anchor : NULL;
     const char *tag = (const char *)(is_mapping ? e->data.mapping_start.tag : is_sequence ? e->data.sequence_start.tag : NULL);
     json_t *out;
-    if (depth > TW_CONFIG_DEPTH)
+    if (depth > TW_JCS_DEPTH)
         return refuse(r, TWIN_ELIMIT, e, "values nested too deep");
     if (tag && strcmp(tag, "!") != 0 && strcmp(tag, is_mapping ? YAML_MAP_TAG : YAML_SEQ_TAG) != 0)
         return refuse(r, TWIN_EFORMAT, e, "a tag that YAML's core schema does not know: its value is up to the program that reads it");

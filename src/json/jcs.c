@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON Canonicalization Scheme (RFC 8785) over jansson's values: no space, keys in the order of their UTF-16 code units, numbers as
  * ECMAScript prints them. */
-#include "internal.h"
+#include "jcs.h"
 
 #include "base.h"
 
@@ -187,8 +187,8 @@ static int write_value(const json_t *value, struct tw_buf *b, int depth, struct 
 {
     char number[32];
     int rc = 0;
-    if (depth > TW_CONFIG_DEPTH)
-        return twin_error_set(err, TWIN_ELIMIT, "values nested more than %d deep", TW_CONFIG_DEPTH);
+    if (depth > TW_JCS_DEPTH)
+        return twin_error_set(err, TWIN_ELIMIT, "values nested more than %d deep", TW_JCS_DEPTH);
     switch (json_typeof(value)) {
     case JSON_OBJECT: return write_object(value, b, depth + 1, err);
     case JSON_ARRAY:
