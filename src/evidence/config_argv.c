@@ -5,9 +5,10 @@
  * Among the options of one word the order of different names does not count; the same name keeps its order. --no-NAME is NAME with false:
  * of the two the last one decides for most programs. Values stay text: what they mean is up to the program.
  */
-#include "internal.h"
+#include "config_argv.h"
 
 #include "base.h"
+#include "config_values.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "layout.h"
 
 #include "base.h"
+#include "config_values.h"
 #include "json_load.h"
-#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* YAML by libyaml, its plain scalars by the core schema of YAML 1.2.2 (10.3.2): yes, on and 012 are a string, a string and twelve.
  * "<<" merges, as in YAML 1.1, since configurations use it. */
-#include "internal.h"
+#include "config_values.h"
 
 #include "base.h"
+#include "jcs.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -4,7 +4,7 @@
  * tried, and one of them (toml++ 3.3.0) met assertions and unreachable code within a minute of fuzzing. The text goes in and comes out through
  * unnamed files, so nothing waits for anything.
  */
-#include "internal.h"
+#include "config_values.h"
 
 #include "base.h"
 
