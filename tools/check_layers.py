@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
 
-base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, telemetry, compare <- evidence <- sign, isolate, cases <- package, report <- cmd; agents take base,
+base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, telemetry, compare <- snapshot <- provenance <- sign, isolate, cases <- package, report <- cmd; agents take base,
 fingerprint and the trace writer.
 Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
 """
@@ -27,25 +27,26 @@ MAY = {
     "kernels": {"src/base", "src/fingerprint", "src/numerics"},
     "src/telemetry": {"src/base", "src/json", "src/stats"},
     "src/compare": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace"},
-    "src/evidence": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare"},
-    "src/sign": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence"},
-    "src/package": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence", "src/sign"},
+    "src/snapshot": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare"},
+    "src/provenance": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/snapshot"},
+    "src/sign": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/snapshot", "src/provenance"},
+    "src/package": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/snapshot", "src/provenance", "src/sign"},
     "src/isolate": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/json", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
     "src/report": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/telemetry"},
     "cmd": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread",
-            "src/evidence", "src/ledger", "src/sign", "src/package", "src/telemetry"},
+            "src/snapshot", "src/provenance", "src/ledger", "src/sign", "src/package", "src/telemetry"},
     "agents": {"src/base", "src/fingerprint", "src/trace"},
 }
 # The room that owns each public header.
 PUBLIC = {
-    "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "significant.h": "src/stats", "scaling.h": "src/stats", "precision.h": "src/evidence", "random.h": "src/numerics", "run.h": "src/launch",
+    "error.h": "src/base", "fingerprint.h": "src/fingerprint", "stats.h": "src/stats", "significant.h": "src/stats", "scaling.h": "src/stats", "precision.h": "src/provenance", "random.h": "src/numerics", "run.h": "src/launch",
     "trace.h": "src/trace", "compare.h": "src/compare", "baseline.h": "src/compare", "isolate.h": "src/isolate", "search.h": "src/isolate", "asking_lines.h": "src/isolate", "arms.h": "src/isolate", "report.h": "src/report",
     "isolation.h": "src/report", "incident.h": "src/report", "page.h": "src/report", "field.h": "src/compare", "cases.h": "src/cases", "twin.h": "agents", "exact.h": "src/numerics", "scatter.h": "src/numerics", "reduce.h": "src/numerics",
     "ledger.h": "src/ledger",
     "tensors.h": "src/formats", "telemetry.h": "src/telemetry", "diagnosis.h": "src/report", "spread.h": "src/spread",
     "allreduce.h": "src/mpi", "cuda.h": "kernels", "nccl.h": "kernels",
-    "config.h": "src/evidence", "content.h": "src/evidence", "ends.h": "src/evidence", "snapshot.h": "src/evidence", "layout.h": "src/evidence", "checkpoint.h": "src/evidence", "provenance.h": "src/evidence", "redact.h": "src/launch", "sign.h": "src/sign", "package.h": "src/package",
+    "config.h": "src/provenance", "content.h": "src/snapshot", "ends.h": "src/provenance", "snapshot.h": "src/snapshot", "layout.h": "src/snapshot", "checkpoint.h": "src/snapshot", "provenance.h": "src/provenance", "redact.h": "src/launch", "sign.h": "src/sign", "package.h": "src/package",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<twin/([^>]+)>)')
 

@@ -3,7 +3,7 @@
 #define TWIN_LAYOUT_H
 /*
  * Data that other tools keep: DVC (.dvc, dvc.lock), Git LFS pointers, the cache of Hugging Face. Each names content by a digest of its own; here the
- * bytes are held against it. Room: src/evidence. docs/snapshot.md.
+ * bytes are held against it. Room: src/snapshot. docs/snapshot.md.
  *
  * All these files are foreign bytes: whatever they are, the answer is results or an error, and no path in them is followed out of the
  * folder they stand in (DVC: out of its repository). Since 0.1.

@@ -3,7 +3,7 @@
 #define TWIN_SNAPSHOT_H
 /*
  * What a folder of data holds, as a manifest: size and SHA-256 of each file, and one number over all of them. Format:
- * docs/format/snapshot.md. Room: src/evidence.
+ * docs/format/snapshot.md. Room: src/snapshot.
  *
  *     struct twin_snapshot s;
  *     struct twin_snapshot_options o = {.exclude = NULL};

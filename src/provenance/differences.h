@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_PROVENANCE_COMPARE_H
-#define TW_PROVENANCE_COMPARE_H
-/* What the comparisons of worlds share: the growing list, the power of names (provenance_power.c), lists of libraries. */
+#ifndef TW_PROVENANCE_DIFFERENCES_H
+#define TW_PROVENANCE_DIFFERENCES_H
+/* What the comparisons of worlds share: the growing list, the power of names (power.c), lists of libraries. */
 #include "provenance.h"
 
 struct tw_differences {

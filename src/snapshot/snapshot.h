@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_EVIDENCE_SNAPSHOT_H
-#define TW_EVIDENCE_SNAPSHOT_H
+#ifndef TW_SNAPSHOT_H
+#define TW_SNAPSHOT_H
+/*
+ * Inside of snapshot: what a folder holds, and what is in a file of tensors. Digests are all that is kept of either.
+ *
+ *   walk.c       lists a folder                              hashing.c, hash_cache.c, sha256.c   digests, none taken twice
+ *   snapshot.c   the listing with its digests                text.c        the manifest, written and read
+ *   layout.c, layout_dvc.c   data that DVC, Git LFS and Hugging Face name by digests of their own
+ *   content.c    digests of tensors, and how far two files' tensors lie apart
+ *   checkpoint.c files that are there whole or not at all, with their digest beside them: a library for C programs
+ */
 #include "hashing.h"
 
 #include <twin/snapshot.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The record of a run, read again from its folder. */
 #include "provenance.h"
 
 #include "base.h"

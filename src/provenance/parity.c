@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of one run side by side: what most of them have against those that have something else; and many runs in one line. */
-#include "provenance_compare.h"
+#include "differences.h"
 
 #include "base.h"
 

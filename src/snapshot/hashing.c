@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Digests of many files by several threads; what the cache still knows is not read again. */
 #include "hashing.h"
 
 #include "base.h"

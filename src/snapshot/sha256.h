@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_EVIDENCE_SHA256_H
-#define TW_EVIDENCE_SHA256_H
+#ifndef TW_SHA256_H
+#define TW_SHA256_H
 /*
  * SHA-256 of two messages at a time on one core. Its rounds wait for each other: with the SHA instructions a second, independent message
  * fits into the gaps and costs little. Where those instructions are missing, OpenSSL digests one after the other.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two records side by side. What was not collected on one of the sides is no difference: it is not known. */
-#include "provenance_compare.h"
+#include "differences.h"
 
 #include "base.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much what differs may change a result's bits: by experience (docs/internals/provenance.md), not by proof. */
-#include "provenance_compare.h"
+#include "differences.h"
 
 #include "base.h"
 

@@ -2,16 +2,19 @@
 #ifndef TW_PROVENANCE_H
 #define TW_PROVENANCE_H
 /*
- * Inside of provenance. One process per run, the collector, makes the record; each subject has a file:
+ * Inside of provenance: what a run was. One process per run, the collector, makes the record; each subject has a file:
  *
- *   provenance.c              the collector's life               provenance_ask.c          other programs, with a limit
- *   provenance_values.c       values of the record
- *   provenance_code.c         git                                provenance_command.c      programs, entry point, configuration files
- *   provenance_environment.c  machine and system                 provenance_packages.c     dpkg, pip, conda
- *   provenance_accelerators.c NVML                               provenance_libraries.c    mapped files and their digests
- *   provenance_ranks.c        what each process said             provenance_launch.c       variables, topology, scheduler
- *   provenance_data.c         data that the command names        provenance_read.c         the record, read again
- *   provenance_diff.c, provenance_power.c, provenance_parity.c   comparisons
+ *   provenance.c    the collector's life                     ask.c         other programs, with a limit
+ *   values.c        values of the record                     git.c         git, in a checkout that may be anybody's
+ *   code.c          what git says of the folder              command.c     programs, entry point, configuration files
+ *   environment.c   machine and system                       packages.c    dpkg, pip, conda
+ *   accelerators.c  NVML                                     libraries.c   mapped files and their digests
+ *   ranks.c         what each process said                   launch.c      variables, scheduler
+ *   topology.c      hwloc                                    data.c        data that the command names
+ *   written.c, written_events.c   what is in the files that the job wrote
+ *
+ * What reads a record later: read.c; diff.c, parity.c, power.c (differences.h) compare worlds; precision*.c hold a run against a
+ * policy; ends.c says where it ended. config.c, config_argv.c are digests of a configuration; its values come from formats.
  *
  * Building a JSON value fails only for lack of memory. A value that could not be built is left out: nothing here is worth failing a run.
  */
@@ -52,7 +55,7 @@ json_t *tw_pv_line(const char *path);                    /* its first line; NULL
 int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[65], uint64_t *bytes, const char **why);
 void tw_pv_sha256_of(const void *data, size_t n, char hex[65]);
 
-/* ---- other programs (provenance_ask.c) */
+/* ---- other programs (ask.c) */
 struct tw_ask {
     const char *const *argv;
     const char *dir;        /* working folder; NULL: ours */
@@ -67,7 +70,7 @@ struct tw_ask {
     char complaint[256];    /* first line of its stderr */
 };
 bool tw_ask(struct tw_ask *a); /* true: it ended by itself with 0 */
-/* git in a checkout of anybody's, which starts none of its programs (provenance_git.c). As tw_ask; words: NULL-terminated. */
+/* git in a checkout of anybody's, which starts none of its programs (git.c). As tw_ask; words: NULL-terminated. */
 bool tw_pv_git(struct tw_ask *a, const char *dir, double limit_s, size_t cap, const char *const *words);
 
 /* ---- subjects: each returns its part of the record */
@@ -87,7 +90,7 @@ void tw_pv_ranks(struct tw_collector *c);
 /* A variable as it may be kept, without the paths that twinrun itself put in front of it (ours; NULL: none). */
 void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *ours, const char *name, const char *value);
 
-/* ---- libraries (provenance_libraries.c) */
+/* ---- libraries (libraries.c) */
 struct tw_libraries;
 struct tw_libraries *tw_libraries_open(void);
 /* Number of a file among those of the run; -1: no memory. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_EVIDENCE_HASHING_H
-#define TW_EVIDENCE_HASHING_H
+#ifndef TW_HASHING_H
+#define TW_HASHING_H
 /* Digests of many files: in parallel, and none twice that has not changed. */
 #include <stdbool.h>
 #include <stddef.h>

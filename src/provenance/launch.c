@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the job was started: its variables, its scheduler, files that steer its libraries. Ranks: provenance_ranks.c. */
+/* How the job was started: its variables, its scheduler, files that steer its libraries. Ranks: ranks.c. */
 #include "provenance.h"
 
 #include "base.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_EVIDENCE_LAYOUT_H
-#define TW_EVIDENCE_LAYOUT_H
+#ifndef TW_LAYOUT_H
+#define TW_LAYOUT_H
 #include "snapshot.h"
 
 #include <twin/layout.h>
