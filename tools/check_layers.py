@@ -219,28 +219,29 @@ def in_the_job(name):
 
 
 def shown_picture(rooms):
-    """Our rooms, a line for each floor, at the left; what runs inside the user's process at the right, beside the trace."""
+    """Our rooms, a line for each floor, at the left; what runs inside the user's process at the right, down to the trace."""
     steps = {}
     for number, path in way():
         room = room_of(rooms, path + "/")
         steps.setdefault(room.name if room else path.split("/")[0], []).append(number)
 
-    def box(name):
-        numbers = f" ({' '.join(steps[name])})" if name in steps else ""
-        return f"[{name.removeprefix('src/')}{numbers}]"
+    def box(name, shown):
+        return f"[{shown} ({' '.join(steps[name])})]" if name in steps else f"[{shown}]"
 
-    lines = ["twinrun's own process" + 47 * " " + "the user's process", ""]
-    for i, floor in enumerate(reversed(floors_of(rooms))):
-        ours = " ".join(box(room.name) for room in floor if not in_the_job(room.name))
-        if not ours:
-            continue
-        if len(lines) > 2:
-            lines.append("    |")
+    left = []
+    for floor in reversed(floors_of(rooms)):
+        ours = [box(room.name, os.path.basename(room.name)) for room in floor if not in_the_job(room.name)]
+        if ours:
+            left += ["    |", " ".join(ours)] if left else [" ".join(ours)]
         if any(room.name == "src/trace" for room in floor):
-            lines.append(f"{ours:<60} <---- {box('agents')} <- {box('python')}")
-        else:
-            lines.append(ours)
-    return "```text\n" + "\n".join(lines) + "\n```"
+            beside = len(left) - 1
+    common = "agents/common"
+    others = [box(name, os.path.basename(name)) for name in rooms if in_the_job(name) and name != common]
+    right = {beside - 4: "      " + box("python", "python/twinrun"), beside - 3: "          |",
+             beside - 2: "      agents/ " + " ".join(others), beside - 1: "          |",
+             beside: "<---- " + box(common, common)}
+    lines = [f"{line:<55}{right.get(number, '')}".rstrip() for number, line in enumerate(left)]
+    return "\n".join(["```text", f"{'our process':<61}the user's process", "", *lines, "```"])
 
 
 PICTURE = "docs/architecture.md"
