@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "signed.h"
-
-#include "runs.h"
-#include "say.h"
+/*
+ * What lies where the operands of a verification say, named as the statement names it: a run's folder, the files of a folder,
+ * files, or a file that a run wrote, wherever it lies now.
+ */
+#include "found.h"
 
 #include "base.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,7 +52,7 @@ int tw_signed_run(const char *home, const char *spec, struct twin_run **out, str
     tw_free(record);
     if (there && !run)
         return 0;
-    if (!run && !(folder = tw_home(home)))
+    if (!run && !(folder = home ? tw_strdup(home) : twin_home_default()))
         return twin_error_set(err, TWIN_ENOMEM, "no memory");
     if (run)
         return twin_run_load(spec, out, err);
