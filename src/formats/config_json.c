@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configurations in JSON: duplicate keys are refused, large integers get a tag, keys that look like our tags are refused. */
+/* Configurations in JSON: duplicate keys are refused, large integers get a tag, keys that look like
+ * our tags are refused. */
 #include "config_values.h"
 
 #include "base.h"
@@ -22,7 +23,8 @@ json_t *tw_config_integer(long long value)
     return json_pack("{s:s}", TW_TAG "integer", text);
 }
 
-/* Large integers get their tag, reserved keys are refused unless they are ours (tags). Takes over *value and may replace it. */
+/* Large integers get their tag, reserved keys are refused unless they are ours (tags). Takes over
+ * *value and may replace it. */
 static int settle(json_t **value, const char *name, int depth, bool tags, struct twin_error *err)
 {
     int rc = 0;
@@ -30,7 +32,8 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
     const char *key;
     size_t i;
     if (depth > TW_JCS_DEPTH)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: values nested more than %d deep", name, TW_JCS_DEPTH);
+        return twin_error_set(err, TWIN_ELIMIT, "%s: values nested more than %d deep", name,
+                              TW_JCS_DEPTH);
     if (json_is_integer(v)) {
         *value = tw_config_integer(json_integer_value(v));
         json_decref(v);
@@ -48,7 +51,10 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
     {
         json_t *settled = json_incref(item);
         if (rc == 0 && !tags && tw_starts(key, TW_TAG))
-            rc = twin_error_set(err, TWIN_EFORMAT, "%s: the key \"%s\": keys that begin with %s are reserved for what JSON has no form for", name, key, TW_TAG);
+            rc = twin_error_set(err, TWIN_EFORMAT,
+                                "%s: the key \"%s\": keys that begin with %s are reserved for what "
+                                "JSON has no form for",
+                                name, key, TW_TAG);
         rc = rc ? rc : settle(&settled, name, depth + 1, tags, err);
         if (rc == 0 && settled != item)
             json_object_set(v, key, settled);
@@ -57,13 +63,16 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
     return rc;
 }
 
-static json_t *from_json(const char *data, size_t n, const char *name, bool tags, struct twin_error *err)
+static json_t *from_json(const char *data, size_t n, const char *name, bool tags,
+                         struct twin_error *err)
 {
     json_error_t e;
-    json_t *value = tw_json_load(data, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+    json_t *value =
+        tw_json_load(data, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
     if (!value) {
         char *text = tw_printable(e.text, strlen(e.text));
-        twin_error_set(err, TWIN_EFORMAT, "%s: line %d: %s", name, e.line, text ? text : "not JSON");
+        twin_error_set(err, TWIN_EFORMAT, "%s: line %d: %s", name, e.line,
+                       text ? text : "not JSON");
         tw_free(text);
         return NULL;
     }
