@@ -34,4 +34,14 @@ struct twin_layout_result {
  * .git/lfs. o: quick or paranoid, progress, troubles. Returns the number of things that are not as named, or an error: those of twin_snapshot_take, TWIN_EFORMAT. */
 long twin_layout_verify(enum twin_layout layout, const char *target, const char *other, const struct twin_snapshot_options *o,
                         void (*visit)(void *user, const struct twin_layout_result *r), void *user, struct twin_error *err);
+
+/* All results of one call together. Begins as zeros. */
+struct twin_layout_sum {
+    uint64_t files, bytes;
+    size_t things, unknown;
+    const char *scheme; /* "sha256 and git" where there are several; NULL: no result yet */
+};
+void twin_layout_add(struct twin_layout_sum *s, const struct twin_layout_result *r);
+/* differences: what twin_layout_verify returned, 0 or more. CHANGED, or SAME; UNKNOWN: nothing could be held against anything. */
+enum twin_layout_outcome twin_layout_together(const struct twin_layout_sum *s, long differences);
 #endif

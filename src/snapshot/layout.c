@@ -37,6 +37,26 @@ const char *twin_layout_name(enum twin_layout layout)
     return (unsigned)layout < 4 ? names[layout] : "?";
 }
 
+void twin_layout_add(struct twin_layout_sum *s, const struct twin_layout_result *r)
+{
+    s->things++;
+    s->files += r->files;
+    s->bytes += r->bytes;
+    if (r->outcome == TWIN_LAYOUT_UNKNOWN)
+        s->unknown++;
+    if (!s->scheme || strcmp(s->scheme, r->scheme) == 0)
+        s->scheme = r->scheme;
+    else
+        s->scheme = "sha256 and git";
+}
+
+enum twin_layout_outcome twin_layout_together(const struct twin_layout_sum *s, long differences)
+{
+    if (differences)
+        return TWIN_LAYOUT_CHANGED;
+    return s->things == s->unknown ? TWIN_LAYOUT_UNKNOWN : TWIN_LAYOUT_SAME;
+}
+
 void tw_look_tell(struct tw_look *l, const struct twin_layout_result *r)
 {
     l->differences += r->outcome == TWIN_LAYOUT_CHANGED || r->outcome == TWIN_LAYOUT_MISSING || r->outcome == TWIN_LAYOUT_ADDED;

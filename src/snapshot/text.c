@@ -57,6 +57,11 @@ static bool sha256_hex(const char *data, size_t n, char hex[65])
     return fine;
 }
 
+bool twin_snapshot_is(const char *path, const char *head)
+{
+    return tw_starts(head, FIRST_LINE) || tw_ends(path, ".snapshot");
+}
+
 int twin_snapshot_write(const struct twin_snapshot *s, const char *path, struct twin_error *err)
 {
     struct tw_buf b = {.cap = MOST_BYTES};
