@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_LAYOUT_H
 #define TW_LAYOUT_H
+/* What layout.c and layout_dvc.c share: one look at data of another tool, whichever it is. */
 #include "snapshot.h"
 
 #include <twin/layout.h>
