@@ -1,56 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check --against with --key or --trust: a baseline counts only when those who are trusted signed these very bytes. */
+/* check --against with --key or --trust: whom they name, and whether those signed the baseline's
+ * bytes (src/sign/bytes.c). */
 #include "check.h"
-#include "say.h"
 #include "signed.h"
 
 #include "base.h"
-
-#include <openssl/evp.h>
-#include <string.h>
-
-static int sha256_hex(const void *data, size_t n, char out[65], struct twin_error *err)
-{
-    unsigned char digest[32];
-    if (!EVP_Q_digest(NULL, "SHA256", NULL, data, n, digest, NULL))
-        return twin_error_set(err, TWIN_ENOMEM, "SHA-256 cannot be computed");
-    tw_hex(digest, sizeof digest, out);
-    return 0;
-}
-
-static void count_change(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found)
-{
-    (void)c;
-    (void)signed_one;
-    (void)found;
-    ++*(size_t *)user;
-}
-
-/* "team.key.pub, ana" */
-static char *signers(const struct twin_trust_verdict *v)
-{
-    struct tw_buf b = {0};
-    for (size_t i = 0; i < v->judged_count; i++)
-        if (v->judged[i].state == TWIN_SIGNATURE_GOOD)
-            tw_buf_printf(&b, "%s%s", b.len ? ", " : "", v->judged[i].name);
-    return tw_buf_steal(&b);
-}
-
-/* The bytes that were read are hashed, not the file once more: it may be another one by now. */
-static int same_bytes(const struct twin_statement *st, const char *path, const char *text, size_t bytes, struct twin_error *err)
-{
-    char hex[65];
-    size_t changes = 0;
-    struct twin_subjects found = {0};
-    int rc = sha256_hex(text, bytes, hex, err);
-    rc = rc ? rc : twin_subjects_add(&found, tw_base_name(path), "sha256", hex, err);
-    if (rc == 0)
-        twin_subjects_match(&st->subjects, &found, true, count_change, &changes);
-    if (rc == 0 && (changes || strcmp(st->predicate_type, TWIN_PREDICATE_SIGNED) != 0))
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s is not what was signed", path);
-    twin_subjects_free(&found);
-    return rc;
-}
+#include "verified.h"
 
 int tw_check_signature(struct tw_check *c, const char *text, size_t bytes, struct twin_error *err)
 {
@@ -59,27 +14,9 @@ int tw_check_signature(struct tw_check *c, const char *text, size_t bytes, struc
         return 0;
     struct tw_verify_args how = {.keys = a->keys, .trust = a->trust};
     struct twin_trust *trust = NULL;
-    struct twin_trust_verdict judged = {0};
-    struct twin_envelope e = {0};
-    struct twin_statement st = {0};
     int64_t at_ns;
-    size_t n;
-    char *path = tw_printf("%s.dsse.json", a->against), *envelope = NULL;
-    int rc = path ? tw_signed_trust(&how, &trust, &at_ns, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory verifying a signature");
-    rc = rc ? rc : tw_read_file(path, TWIN_ENVELOPE_MAX, &envelope, &n, err);
-    rc = rc ? rc : twin_envelope_parse(envelope, n, path, false, &e, err);
-    rc = rc ? rc : twin_trust_judge(trust, &e, at_ns, &judged, err);
-    if (rc == 0 && !judged.trusted)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s is not to be trusted: %s", path, judged.why);
-    rc = rc ? rc : twin_statement_parse(&e, path, &st, err);
-    rc = rc ? rc : same_bytes(&st, a->against, text, bytes, err);
-    if (rc == 0 && !(c->signer = signers(&judged)))
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory verifying a signature");
-    twin_statement_free(&st);
-    twin_trust_verdict_free(&judged);
-    twin_envelope_free(&e);
+    int rc = tw_signed_trust(&how, &trust, &at_ns, err);
+    rc = rc ? rc : tw_signed_bytes(a->against, text, bytes, trust, at_ns, &c->signer, err);
     twin_trust_free(trust);
-    tw_free(envelope);
-    tw_free(path);
     return rc;
 }

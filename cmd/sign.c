@@ -3,9 +3,9 @@
 #include "json.h"
 #include "options.h"
 #include "say.h"
-#include "signed.h"
 
 #include "base.h"
+#include "found.h"
 
 #include <fcntl.h>
 #include <stdio.h>

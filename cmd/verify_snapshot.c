@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* twinrun verify SNAPSHOT: the folder is read again, and what differs from the manifest is named. */
 #include "verify.h"
 
 #include "json.h"
@@ -15,7 +16,7 @@
 static bool is(const char *target, const char *head, size_t n)
 {
     (void)n;
-    return head && (tw_starts(head, "# twinrun.snapshot/") || tw_ends(target, ".snapshot"));
+    return head && twin_snapshot_is(target, head);
 }
 
 static int report_text(const char *manifest, const char *dir, const struct twin_snapshot *was, const struct twin_snapshot *now, size_t differences)

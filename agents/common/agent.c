@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of the agent in one process: start, first record, fork, end. */
 #include "factors.h"
+#include "life.h"
 #include "state.h"
 
 #include <errno.h>
@@ -165,7 +166,11 @@ static void close_writer(void)
     if (state == TW_STATE_READY || mine)
         atomic_store_explicit(&tw_agent_state, TW_STATE_DONE, memory_order_release);
     if (mine) {
-        tw_alerts_report(tw_agent_writer);
+        TW_AGENT_EACH(agent)
+        {
+            if ((*agent)->report)
+                (*agent)->report(tw_agent_writer);
+        }
         tw_factors_report(tw_agent_writer);
         /* Closing waits for the drain thread without limit, flushing does not: a disk that hangs must not hang the job. */
         twin_writer_flush(tw_agent_writer);
@@ -298,7 +303,11 @@ static void child_after_fork(void)
     tw_folder_forget();
     tw_record_forget();
     tw_telemetry_forget();
-    tw_alerts_forget();
+    TW_AGENT_EACH(agent)
+    {
+        if ((*agent)->fork)
+            (*agent)->fork();
+    }
     announced_kind = 0;
     if (fork_unprepared) {
         atomic_store_explicit(&tw_agent_state, TW_STATE_OFF, memory_order_release);
@@ -324,6 +333,22 @@ static void child_after_fork(void)
 
 /* ---- start */
 
+static void start_everything(int argc, char **argv)
+{
+    TW_AGENT_EACH(agent)
+    {
+        if ((*agent)->prepare)
+            (*agent)->prepare();
+    }
+    tw_held_report();
+    tw_factors_start();
+    TW_AGENT_EACH(agent)
+    {
+        if ((*agent)->start)
+            (*agent)->start(argc, argv);
+    }
+}
+
 __attribute__((constructor)) static void start(int argc, char **argv, char **envp)
 {
     (void)envp;
@@ -337,10 +362,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
             map_mine();
             if (pthread_atfork(before_fork, parent_after_fork, child_after_fork) == 0) {
                 atomic_store_explicit(&tw_agent_state, TW_STATE_READY, memory_order_release);
-                tw_ending_resolve();
-                tw_held_report();
-                tw_factors_start();
-                tw_python_watch(argc, argv);
+                start_everything(argc, argv);
             }
         }
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records: digest on the calling thread, then push. Whatever comes in, nothing here fails visibly. */
 #include "crew.h"
+#include "life.h"
 #include "state.h"
-#include "agents/cuda/device.h"
 
 #include <string.h>
 #include "src/base/base.h"
@@ -183,11 +183,23 @@ static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *it
 
 static __thread void *device_stream __attribute__((tls_model("initial-exec")));
 
+/* Who makes fingerprints on a device; NULL: nobody does. */
+static const struct tw_agent_device *device_agent(void)
+{
+    TW_AGENT_EACH(agent)
+    {
+        if ((*agent)->device)
+            return (*agent)->device;
+    }
+    return NULL;
+}
+
 int tw_agent_device(uint64_t stream)
 {
     int before = errno;
     device_stream = (void *)(uintptr_t)stream;
-    bool ready = tw_device_ready();
+    const struct tw_agent_device *there = device_agent();
+    bool ready = there && there->ready();
     errno = before;
     return ready;
 }
@@ -234,7 +246,8 @@ static struct device_batch device_look(const struct tw_agent_item *items, size_t
             .data = items[i].data, .count = items[i].count, .global_offset = items[i].global_offset,
             .dtype = (enum twin_dtype)items[i].dtype, .want_stats = stats && f.want_stats, .want_sketch = f.want_sketch};
     }
-    if (b.found && !tw_device_look(b.tensors, b.n, device_stream, b.found)) {
+    const struct tw_agent_device *there = device_agent();
+    if (b.found && !(there && there->look(b.tensors, b.n, device_stream, b.found))) {
         tw_free(b.found);
         b.found = NULL;
     }
@@ -350,7 +363,6 @@ void tw_record_forget(void)
 {
     atomic_flag_clear(&batch_taken);
     tw_crew_forget();
-    tw_device_forget();
 }
 
 static void record_all(struct twin_writer *w, struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count)

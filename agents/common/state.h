@@ -119,13 +119,6 @@ void tw_record_forget(void);
 /* Before the process image goes away without destructors: `_exit`, quick_exit (close true), exec (false: only sealed).
  * Does nothing in a vfork child, in a child that records nothing, and when the calling thread is inside the agent. */
 void tw_agent_seal(bool close);
-/* Looks up the functions that agents/libc wraps. */
-void tw_ending_resolve(void);
-/* Operations that PyTorch lists as nondeterministic (agents/torch): writes their counts; forgets them in a forked child. */
-void tw_alerts_report(struct twin_writer *w);
-void tw_alerts_forget(void);
-/* The Python bootstrap (agents/python): asks a CPython in this process to call us back; nothing when there is none. */
-void tw_python_watch(int argc, char **argv);
 /* Can all memory of the item's tensor be read, or its first and last page? (readable.c) */
 bool tw_agent_readable(const struct tw_agent_item *item, bool ends_only);
 #endif

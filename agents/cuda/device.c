@@ -336,3 +336,7 @@ bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stre
     atomic_store(&w.place->taken, false);
     return !w.failed;
 }
+
+static const struct tw_agent_device nvidia = {.ready = tw_device_ready, .look = tw_device_look};
+static const struct tw_agent_life cuda_life = {.fork = tw_device_forget, .device = &nvidia};
+TW_AGENT_REGISTER(cuda_life);

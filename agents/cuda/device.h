@@ -6,24 +6,7 @@
  * has loaded is used, in the job's own context and on the stream that the job names; nothing is loaded into a job that
  * uses no GPU. What cannot be done is said by the result, never by an error of the job's.
  */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <twin/fingerprint.h>
-
-/* A contiguous tensor in device memory and what is wanted of it. */
-struct tw_device_tensor {
-    const void *data;
-    uint64_t count, global_offset; /* elements */
-    enum twin_dtype dtype;
-    bool want_stats, want_sketch;  /* the sketch has TWIN_SKETCH_DEFAULT buckets */
-};
-
-struct tw_device_found {
-    struct twin_digest digest;
-    struct twin_stats stats;
-    struct twin_sketch sketch;
-};
+#include "agents/common/life.h"
 
 /* Whether the calling thread's current CUDA context can make fingerprints. Loads the kernels at the first call in a context. */
 bool tw_device_ready(void);

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "agents/common/life.h"
 #include "agents/common/state.h"
 #include "hooks.h"
 
@@ -43,7 +44,7 @@ static void *original(enum function f)
     return p;
 }
 
-void tw_ending_resolve(void)
+static void resolve_originals(void)
 {
     for (int f = 0; f < FUNCTIONS; f++)
         original((enum function)f);
@@ -51,6 +52,9 @@ void tw_ending_resolve(void)
     tw_hooks_resolve();
 #endif
 }
+
+static const struct tw_agent_life libc_life = {.prepare = resolve_originals};
+TW_AGENT_REGISTER(libc_life);
 
 static _Noreturn void end(enum function f, int status)
 {

@@ -14,6 +14,7 @@
  * An audit hook stays for good, and then every audited call, such as id(), costs 0.1 us more. So it is set only where our
  * sitecustomize will not run.
  */
+#include "agents/common/life.h"
 #include "agents/common/state.h"
 
 #include <fcntl.h>
@@ -194,7 +195,8 @@ static bool sitecustomize_runs(int argc, char **argv)
     return site && path && listed(path, site) && tw_starts(name, "python") && !isolated(argc, argv);
 }
 
-void tw_python_watch(int argc, char **argv)
+/* Asks a CPython in this process to call us back; nothing when there is none. */
+static void watch_for_python(int argc, char **argv)
 {
     /* Initialized: we were not preloaded but loaded by ctypes, and Python's lock may not be held here. */
     if (!have_api() || Py_IsInitialized() || sitecustomize_runs(argc, argv))
@@ -206,3 +208,6 @@ void tw_python_watch(int argc, char **argv)
     if (n > 0 && (size_t)n < sizeof boot_path)
         PySys_AddAuditHook(on_audit, NULL);
 }
+
+static const struct tw_agent_life python_life = {.start = watch_for_python};
+TW_AGENT_REGISTER(python_life);

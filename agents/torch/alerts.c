@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include "agents/common/life.h"
 #include "agents/common/lookup.h"
 #include "agents/common/state.h"
 
@@ -76,17 +77,20 @@ static size_t all(char *text, size_t bytes, const char *between)
     return used;
 }
 
-void tw_alerts_report(struct twin_writer *w)
+static void report_alerts(struct twin_writer *w)
 {
     char text[NAMES * (NAME_BYTES + 24)];
     if (all(text, sizeof text, "\n"))
         twin_writer_note(w, "nondeterministic.alerts", text);
 }
 
-void tw_alerts_forget(void)
+static void forget_alerts(void)
 {
     memset(alerts, 0, sizeof alerts);
 }
+
+static const struct tw_agent_life torch_life = {.fork = forget_alerts, .report = report_alerts};
+TW_AGENT_REGISTER(torch_life);
 
 void tw_agent_quiet_alerts(int how)
 {

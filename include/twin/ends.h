@@ -2,7 +2,7 @@
 #ifndef TWIN_ENDS_H
 #define TWIN_ENDS_H
 /*
- * What a run was given and where it ended, in a few numbers, and how far the ends of two runs lie apart. Room: src/evidence.
+ * What a run was given and where it ended, in a few numbers, and how far the ends of two runs lie apart. Room: src/provenance.
  * Two runs of one command are a measure of noise only when they were given the same: initial weights, batches, generators.
  */
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #define TWIN_LAYOUT_H
 /*
  * Data that other tools keep: DVC (.dvc, dvc.lock), Git LFS pointers, the cache of Hugging Face. Each names content by a digest of its own; here the
- * bytes are held against it. Room: src/evidence. docs/snapshot.md.
+ * bytes are held against it. Room: src/snapshot. docs/snapshot.md.
  *
  * All these files are foreign bytes: whatever they are, the answer is results or an error, and no path in them is followed out of the
  * folder they stand in (DVC: out of its repository). Since 0.1.
@@ -34,4 +34,14 @@ struct twin_layout_result {
  * .git/lfs. o: quick or paranoid, progress, troubles. Returns the number of things that are not as named, or an error: those of twin_snapshot_take, TWIN_EFORMAT. */
 long twin_layout_verify(enum twin_layout layout, const char *target, const char *other, const struct twin_snapshot_options *o,
                         void (*visit)(void *user, const struct twin_layout_result *r), void *user, struct twin_error *err);
+
+/* All results of one call together. Begins as zeros. */
+struct twin_layout_sum {
+    uint64_t files, bytes;
+    size_t things, unknown;
+    const char *scheme; /* "sha256 and git" where there are several; NULL: no result yet */
+};
+void twin_layout_add(struct twin_layout_sum *s, const struct twin_layout_result *r);
+/* differences: what twin_layout_verify returned, 0 or more. CHANGED, or SAME; UNKNOWN: nothing could be held against anything. */
+enum twin_layout_outcome twin_layout_together(const struct twin_layout_sum *s, long differences);
 #endif

@@ -3,7 +3,7 @@
 #define TWIN_PRECISION_H
 /*
  * A precision policy, held against what a run did: the types of its tensors, autocast regions, gradient scaling, and the switches of its libraries.
- * The file: docs/precision.md. Room: src/evidence. What was not seen is unknown, and never taken for kept.
+ * The file: docs/precision.md. Room: src/provenance. What was not seen is unknown, and never taken for kept.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -36,7 +36,7 @@ struct twin_progress {
 struct twin_run;
 struct twin_run_file;
 
-/* Who writes down what surrounds a run (src/evidence). A NULL function is not called; none may fail the run. */
+/* Who writes down what surrounds a run (src/provenance). A NULL function is not called; none may fail the run. */
 struct twin_launch_watcher {
     void *user;
     /* The run folder is there and the job is not. `env` is the job's environment, `home` absolute. Processes that are made now are not the job's. */

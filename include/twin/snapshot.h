@@ -3,7 +3,7 @@
 #define TWIN_SNAPSHOT_H
 /*
  * What a folder of data holds, as a manifest: size and SHA-256 of each file, and one number over all of them. Format:
- * docs/format/snapshot.md. Room: src/evidence.
+ * docs/format/snapshot.md. Room: src/snapshot.
  *
  *     struct twin_snapshot s;
  *     struct twin_snapshot_options o = {.exclude = NULL};
@@ -78,6 +78,8 @@ int twin_snapshot_take_again(const struct twin_snapshot *was, const char *dir, c
 
 /* Manifests. Writing is atomic. Reading: TWIN_ENOENT, TWIN_EIO, TWIN_EFORMAT (with the line), TWIN_EVERSION, TWIN_ELIMIT (1 GiB). */
 int twin_snapshot_write(const struct twin_snapshot *s, const char *path, struct twin_error *err);
+/* Is a file one, by its name or by how it begins? head: its first bytes and a NUL. */
+bool twin_snapshot_is(const char *path, const char *head);
 int twin_snapshot_read(const char *path, struct twin_snapshot *out, struct twin_error *err);
 int twin_snapshot_parse(const char *data, size_t bytes, const char *name, struct twin_snapshot *out, struct twin_error *err);
 void twin_snapshot_free(struct twin_snapshot *s);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are there whole or not at all: the Python twin of src/evidence/checkpoint.c, with the same names and order of events."""
+"""Files that are there whole or not at all: the Python twin of src/snapshot/checkpoint.c, with the same names and order of events."""
 import fcntl
 import hashlib
 import os

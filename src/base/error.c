@@ -57,14 +57,3 @@ const char *twin_error_name(int code)
     default: return "unknown error";
     }
 }
-
-char *tw_error_tail(const struct twin_error *err)
-{
-    if (!err)
-        return NULL;
-    const char *message = err->message[0] ? err->message : twin_error_name(err->code);
-    char *safe = tw_printable_again(message, strlen(message));
-    char *tail = safe ? tw_printf(": %s", safe) : NULL;
-    tw_free(safe);
-    return tail;
-}

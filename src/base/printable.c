@@ -109,6 +109,17 @@ char *tw_printable_again(const char *s, size_t n)
     return escape(s, n, false);
 }
 
+char *tw_error_tail(const struct twin_error *err)
+{
+    if (!err)
+        return NULL;
+    const char *message = err->message[0] ? err->message : twin_error_name(err->code);
+    char *safe = tw_printable_again(message, strlen(message));
+    char *tail = safe ? tw_printf(": %s", safe) : NULL;
+    tw_free(safe);
+    return tail;
+}
+
 /* The length of a colour that begins at s ("\033[1;31m"), or 0. */
 static size_t colour_length(const char *s)
 {

@@ -70,7 +70,7 @@ static bool skipped(const char *name, const char *const *skip, size_t count)
     return false;
 }
 
-/* Files are listed first, then read side by side (src/evidence/hashing.h). */
+/* Files are listed first, then read side by side (src/snapshot/hashing.h). */
 struct walk {
     const char *root;
     char *real_root; /* when links may be followed: to files below it */

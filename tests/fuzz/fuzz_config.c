@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base.h"
-#include "internal.h"
+#include "config_values.h"
+#include "jcs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

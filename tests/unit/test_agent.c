@@ -17,11 +17,6 @@
 #include "agents/common/state.h"
 #include "src/base/base.h"
 
-/* agents/libc is left out here: it would interpose _exit under the sanitizers. */
-void tw_ending_resolve(void)
-{
-}
-
 /* ---- configuration */
 
 static void set(const char *name, const char *value)

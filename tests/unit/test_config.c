@@ -15,7 +15,7 @@
 #include <twin/config.h>
 
 #include "base.h"
-#include "internal.h"
+#include "jcs.h"
 
 static char path[] = "/tmp/twinrun-config-XXXXXX";
 

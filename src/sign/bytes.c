@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file that counts only when those who are trusted signed its very bytes (the baseline of check
+ * --against). */
+#include "verified.h"
+
+#include "base.h"
+
+#include <openssl/evp.h>
+#include <string.h>
+
+static int sha256_hex(const void *data, size_t n, char out[65], struct twin_error *err)
+{
+    unsigned char digest[32];
+    if (!EVP_Q_digest(NULL, "SHA256", NULL, data, n, digest, NULL))
+        return twin_error_set(err, TWIN_ENOMEM, "SHA-256 cannot be computed");
+    tw_hex(digest, sizeof digest, out);
+    return 0;
+}
+
+static void count_change(void *user, enum twin_subject_change c,
+                         const struct twin_subject *signed_one, const struct twin_subject *found)
+{
+    (void)c;
+    (void)signed_one;
+    (void)found;
+    ++*(size_t *)user;
+}
+
+/* "team.key.pub, ana" */
+static char *signers(const struct twin_trust_verdict *v)
+{
+    struct tw_buf b = {0};
+    for (size_t i = 0; i < v->judged_count; i++)
+        if (v->judged[i].state == TWIN_SIGNATURE_GOOD)
+            tw_buf_printf(&b, "%s%s", b.len ? ", " : "", v->judged[i].name);
+    return tw_buf_steal(&b);
+}
+
+/* The bytes that were read are hashed, not the file once more: it may be another one by now. */
+static int same_bytes(const struct twin_statement *st, const char *path, const char *text,
+                      size_t bytes, struct twin_error *err)
+{
+    char hex[65];
+    size_t changes = 0;
+    struct twin_subjects found = {0};
+    int rc = sha256_hex(text, bytes, hex, err);
+    rc = rc ? rc : twin_subjects_add(&found, tw_base_name(path), "sha256", hex, err);
+    if (rc == 0)
+        twin_subjects_match(&st->subjects, &found, true, count_change, &changes);
+    if (rc == 0 && (changes || strcmp(st->predicate_type, TWIN_PREDICATE_SIGNED) != 0))
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s is not what was signed", path);
+    twin_subjects_free(&found);
+    return rc;
+}
+
+int tw_signed_bytes(const char *path, const char *text, size_t bytes,
+                    const struct twin_trust *trust, int64_t at_ns, char **who,
+                    struct twin_error *err)
+{
+    struct twin_trust_verdict judged = {0};
+    struct twin_envelope e = {0};
+    struct twin_statement st = {0};
+    size_t n;
+    char *beside = tw_printf("%s.dsse.json", path), *envelope = NULL;
+    int rc = beside ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory verifying a signature");
+    *who = NULL;
+    rc = rc ? rc : tw_read_file(beside, TWIN_ENVELOPE_MAX, &envelope, &n, err);
+    rc = rc ? rc : twin_envelope_parse(envelope, n, beside, false, &e, err);
+    rc = rc ? rc : twin_trust_judge(trust, &e, at_ns, &judged, err);
+    if (rc == 0 && !judged.trusted)
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s is not to be trusted: %s", beside, judged.why);
+    rc = rc ? rc : twin_statement_parse(&e, beside, &st, err);
+    rc = rc ? rc : same_bytes(&st, path, text, bytes, err);
+    if (rc == 0 && !(*who = signers(&judged)))
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory verifying a signature");
+    twin_statement_free(&st);
+    twin_trust_verdict_free(&judged);
+    twin_envelope_free(&e);
+    tw_free(envelope);
+    tw_free(beside);
+    return rc;
+}
