@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 
 #include "base.h"
@@ -62,7 +63,7 @@ void tw_check_clock(struct tw_check *c)
     for (int i = 0; i < TW_FASTER_RUNS && (i == 0 || run[0]); i++) {
         run[i] = run_faster(c, i);
         if (run[i] && !c->args.quiet)
-            tw_run_line(i ? "clock x12" : "clock x64", run[i], tw_run_state(run[i], text));
+            tw_trial_line(&tw_terminal, i ? "clock x12" : "clock x64", run[i], tw_run_state(run[i], text));
     }
     if (!run[0] || !run[1]) {
         tw_verdict_note(c->v, "clock experiment: a run under a faster clock was cut short, so nothing is known by it");

@@ -5,6 +5,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 #include "zoom.h"
 
@@ -65,7 +66,7 @@ void tw_check_repeat_arm(struct tw_check *c)
         tw_trouble(&err, "check: cannot compare A with itself");
     } else {
         if (!c->args.quiet)
-            tw_run_line("a again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+            tw_trial_line(&tw_terminal, "a again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
         c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->v->first->step_a;
         c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
         if (c->arm_unsteady)
@@ -152,7 +153,7 @@ void tw_check_control(struct tw_check *c)
     if (tw_check_launch(c, &o, "control", false, &control) >= 0)
         return;
     if (!c->args.quiet)
-        tw_run_line("control", control, tw_run_state(control, text));
+        tw_trial_line(&tw_terminal, "control", control, tw_run_state(control, text));
     if (!c->interrupted && !c->out_of_time)
         judge_control(c, control);
     twin_run_free(control);

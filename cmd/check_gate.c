@@ -4,6 +4,7 @@
 
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 #include "world.h"
 
@@ -239,7 +240,7 @@ static void repeat(struct tw_check *c)
         return;
     }
     if (!c->args.quiet)
-        tw_run_line("run again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+        tw_trial_line(&tw_terminal, "run again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
     c->gate_unsteady = v->outcome == TWIN_DIFFER;
     if (c->gate_unsteady)
         tw_verdict_note(c->v, "the job does not repeat itself: a second run parts from the first%s; first make it repeatable",
@@ -272,7 +273,7 @@ static int one(struct tw_check *c, uint64_t runs)
     if ((rc = tw_check_keep(c, r)) >= 0 || (rc = judge(c, r, &v)) >= 0)
         return rc;
     if (!c->args.quiet)
-        tw_run_line(title, r, v->outcome == TWIN_DIFFER ? "parted" : r->outcome == TWIN_RUN_STOPPED && !c->watch.stopped_time ? "ok" : tw_run_state(r, text));
+        tw_trial_line(&tw_terminal, title, r, v->outcome == TWIN_DIFFER ? "parted" : r->outcome == TWIN_RUN_STOPPED && c->watch.end != TW_TRIAL_OUT_OF_TIME ? "ok" : tw_run_state(r, text));
     if (c->v && rank_of(v->outcome) <= rank_of(c->v->outcome)) {
         c->v->runs = c->count;
         twin_verdict_free(v);

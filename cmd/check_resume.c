@@ -8,6 +8,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 
 #include "base.h"
@@ -120,7 +121,7 @@ int tw_check_half(struct tw_check *c, bool *done)
     bool ok = c->half->outcome == TWIN_RUN_STOPPED;
     snprintf(title, sizeof title, c->args.half ? "half" : "half, stopped after step %u", steps);
     if (!c->args.quiet)
-        tw_run_line(title, c->half, ok ? "ok" : tw_run_state(c->half, text));
+        tw_trial_line(&tw_terminal, title, c->half, ok ? "ok" : tw_run_state(c->half, text));
     rc = judge_end(c, c->half);
     if (rc >= 0)
         return rc;

@@ -6,6 +6,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 
 #include "base.h"
@@ -52,7 +53,7 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .stdin_spool = c->spool,
         .data = c->data.item,
         .data_count = c->data.count,
-        .on_tick = tw_watch_tick,
+        .on_tick = tw_trial_tick,
     };
 }
 
@@ -62,7 +63,7 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_launch_options with_watch = *o;
     struct tw_run_totals t;
-    c->watch = (struct tw_watch){.title = title, .deadline_ns = c->deadline_ns};
+    c->watch = (struct tw_trial){.front = &tw_terminal, .title = title, .deadline_ns = c->deadline_ns};
     if (c->count) {
         tw_run_totals(c->runs[0], &t);
         c->watch.expected_s = c->runs[0]->wall_s;
@@ -81,7 +82,7 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
     if (rc != 0)
         return tw_trouble(&err, "check: cannot run the job");
     c->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED;
-    c->out_of_time |= c->watch.stopped_time;
+    c->out_of_time |= c->watch.end == TW_TRIAL_OUT_OF_TIME;
     return -1;
 }
 
@@ -176,7 +177,7 @@ static const char *state_of(const struct tw_check *c, const struct twin_run *r, 
 {
     if (parted)
         return "parted";
-    if (r->outcome == TWIN_RUN_STOPPED && !c->watch.stopped_time)
+    if (r->outcome == TWIN_RUN_STOPPED && c->watch.end != TW_TRIAL_OUT_OF_TIME)
         return "ok"; /* --steps: it ended where it was told to */
     return tw_run_state(r, text);
 }
@@ -207,7 +208,7 @@ static int one_run(struct tw_check *c, bool *parted)
         return rc;
     *parted = c->count > 1 && parted_from_first(c->v, i);
     if (!c->args.quiet)
-        tw_run_line(title, r, state_of(c, r, *parted, text));
+        tw_trial_line(&tw_terminal, title, r, state_of(c, r, *parted, text));
     return -1;
 }
 

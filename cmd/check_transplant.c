@@ -6,6 +6,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 #include "zoom.h"
 
@@ -72,9 +73,9 @@ static int launch(struct transplant *t, const char *label, struct twin_run **out
         *out = NULL;
         return TW_EXIT_TROUBLE;
     }
-    bool whole = (*out)->outcome == TWIN_RUN_STOPPED && !c->watch.stopped_time;
+    bool whole = (*out)->outcome == TWIN_RUN_STOPPED && c->watch.end != TW_TRIAL_OUT_OF_TIME;
     if (!c->args.quiet)
-        tw_run_line(title, *out, whole ? "ok" : tw_run_state(*out, text));
+        tw_trial_line(&tw_terminal, title, *out, whole ? "ok" : tw_run_state(*out, text));
     return -1;
 }
 

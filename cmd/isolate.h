@@ -8,7 +8,7 @@
 #include "journal.h"
 #include "known.h"
 #include "options.h"
-#include "watch.h"
+#include "trial.h"
 
 #include <jansson.h>
 
@@ -143,7 +143,7 @@ json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_searc
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r);
 
 /* The options that every run of the search has beside its world; argv is the job's. */
-struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label, struct tw_watch *watch);
+struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label);
 
 /* ---- isolate_clock.c */
 /* Where *v leaves open whether numbers are times: the two runs that tell, once in each world, and the comparison anew in their light. */

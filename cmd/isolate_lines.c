@@ -4,16 +4,15 @@
 #include "isolate.h"
 
 #include "interrupt.h"
-#include "progress.h"
 #include "runs.h"
+#include "terminal.h"
 
 #include "base.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 
-enum { RUNS_MOST = 12, SLOWER = 100, AT_LEAST_S = 60 };
+enum { RUNS_MOST = 12 };
 
 struct lines_trial {
     struct tw_isolate *c;
@@ -73,9 +72,9 @@ static bool were_answered(const struct twin_run *r)
 static int launch_trial(struct lines_trial *t, const bool *other, size_t count, struct twin_run **run, struct twin_error *err)
 {
     struct tw_isolate *c = t->c;
-    struct tw_watch watch = {.title = "which line matters ", .expected_s = c->natural_s,
-                             .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
-    struct twin_launch_options o = tw_isolate_launch_options(c, "lines", &watch);
+    struct tw_trial trial = {.front = &tw_terminal, .title = "which line matters ", .expected_s = c->natural_s,
+                             .deadline_ns = tw_patience_ends_ns(&tw_patience_traced, c->natural_s)};
+    struct twin_launch_options o = tw_isolate_launch_options(c, "lines");
     o.level = t->pinned->level;
     struct twin_world_plan p = {.cpu = -1};
     int rc = twin_world_plan(&t->world, c->argv, &p, err);
@@ -85,9 +84,9 @@ static int launch_trial(struct lines_trial *t, const bool *other, size_t count, 
         rc = twin_world_plan_variable(&p, variable_of(t, other, count), err);
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
-        rc = twin_provenance_launch(&o, run, err);
+        rc = tw_trial_make(&trial, &o, err);
     }
-    tw_progress_clear();
+    *run = trial.run;
     twin_world_plan_free(&p);
     return rc;
 }

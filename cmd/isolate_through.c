@@ -4,14 +4,12 @@
 #include "isolate.h"
 
 #include "interrupt.h"
-#include "progress.h"
 #include "runs.h"
+#include "terminal.h"
 
 #include "base.h"
 
-#include <twin/provenance.h>
-
-enum { REPEATS = 3, SLOWER = 10, AT_LEAST_S = 60 };
+enum { REPEATS = 3 };
 
 /* A's first natural run that ended well: what the natural runs of B were compared with. */
 static uint64_t first_of_a(const struct tw_isolate *c)
@@ -26,16 +24,13 @@ static uint64_t first_of_a(const struct tw_isolate *c)
 
 static struct twin_run *run_a(struct tw_isolate *c)
 {
-    struct tw_watch watch = {.title = "A again ", .expected_s = c->natural_s,
-                             .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
-    struct twin_launch_options o = tw_isolate_launch_options(c, "a-again", &watch);
+    struct tw_trial trial = {.front = &tw_terminal, .title = "A again ", .expected_s = c->natural_s,
+                             .deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins, c->natural_s)};
+    struct twin_launch_options o = tw_isolate_launch_options(c, "a-again");
     o.argv = c->shell[0];
-    struct twin_run *run = NULL;
-    bool made = twin_provenance_launch(&o, &run, NULL) == 0 && !tw_interrupted();
-    tw_progress_clear();
-    if (made)
-        return run;
-    twin_run_free(run);
+    if (tw_trial_make(&trial, &o, NULL) == 0 && !tw_interrupted())
+        return trial.run;
+    twin_run_free(trial.run);
     return NULL;
 }
 

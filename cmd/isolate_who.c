@@ -5,19 +5,17 @@
 
 #include "capture.h"
 #include "interrupt.h"
-#include "progress.h"
-#include "say.h"
+#include "terminal.h"
 
 #include "base.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHOWN = 6, SENTENCES = 2, SLOWER = 100, AT_LEAST_S = 60 };
+enum { SHOWN = 6, SENTENCES = 2 };
 
 /* The agents' word for a factor whose calls they can count. */
 static const char *audited(const struct twin_factor *f)
@@ -250,22 +248,19 @@ static void ask(struct tw_isolate *c, const struct twin_search_report *report, c
     bool counted = f && strcmp(word, "tensor-hash") != 0 && strcmp(word, "torch-draws") != 0 && strcmp(word, "numpy-seeds") != 0;
     char *factors = tw_printf("TWINRUN_FACTORS=%s%s", counted ? word : "", counted ? "=audit" : "");
     char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
-    struct tw_watch watch = {.title = "who asks for it ", .expected_s = c->natural_s,
-                             .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
-    struct twin_run *r = NULL;
+    struct tw_trial trial = {.front = &tw_terminal, .title = "who asks for it ", .expected_s = c->natural_s,
+                             .deadline_ns = tw_patience_ends_ns(&tw_patience_traced, c->natural_s)};
     c->consumer = grown ? grown : c->consumer;
     if (grown && factors && who) {
         x = &grown[c->consumer_count++];
         *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN + SENTENCES, sizeof *x->text)};
         char *env[] = {factors, who, NULL};
-        struct twin_launch_options o = tw_isolate_launch_options(c, "consumers", &watch);
+        struct twin_launch_options o = tw_isolate_launch_options(c, "consumers");
         o.level = TWIN_LEVEL_STEPS;
         o.env = env;
-        if (twin_provenance_launch(&o, &r, NULL) == 0)
-            read_consumers(c, report, r, word, x);
-        watch.title = NULL;
-        tw_progress_clear();
-        twin_run_free(r);
+        if (tw_trial_make(&trial, &o, NULL) == 0)
+            read_consumers(c, report, trial.run, word, x);
+        twin_run_free(trial.run);
     }
     tw_free(factors);
     tw_free(who);

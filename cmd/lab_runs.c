@@ -6,7 +6,8 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
-#include "watch.h"
+#include "terminal.h"
+#include "trial.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -158,7 +159,7 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
 
 /* ---- one run */
 
-static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level, struct tw_watch *watch, struct twin_run **out, struct twin_error *err)
+static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level, struct tw_trial *watch, struct twin_run **out, struct twin_error *err)
 {
     struct twin_launch_options o = {
         .argv = lab->argv,
@@ -172,7 +173,7 @@ static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_le
         .stdin_spool = lab->spool,
         .data = lab->data.item,
         .data_count = lab->data.count,
-        .on_tick = tw_watch_tick,
+        .on_tick = tw_trial_tick,
         .user = watch,
     };
     twin_world_plan_apply(&w->plan, &o);
@@ -182,7 +183,7 @@ static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_le
 int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level, const char *title, struct tw_lab_run *out, struct twin_error *err)
 {
     char text[32];
-    struct tw_watch watch = {.title = title, .expected_s = lab->expected_s};
+    struct tw_trial watch = {.front = &tw_terminal, .title = title, .expected_s = lab->expected_s};
     *out = (struct tw_lab_run){.others = NAN, .ends = {.loss = NAN, .loop_s = NAN, .nonfinite_step = -1}};
     if (lab->expected_s > 0)
         watch.deadline_ns = tw_monotonic_ns() + (uint64_t)((lab->expected_s * SLOWER + AT_LEAST_S) * 1e9);
@@ -197,7 +198,7 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
     out->others = others_between(&from, &to);
     lab->interrupted |= out->run->outcome == TWIN_RUN_INTERRUPTED;
     if (!lab->args.quiet)
-        tw_run_line(title, out->run, watch.stopped_time ? "stood still" : tw_run_state(out->run, text));
+        tw_trial_line(&tw_terminal, title, out->run, watch.end == TW_TRIAL_OUT_OF_TIME ? "stood still" : tw_run_state(out->run, text));
     if (out->run->outcome != TWIN_RUN_EXITED || out->run->exit_code != 0)
         return 0;
     if (w->world.count == lab->natural.world.count && out->run->wall_s > lab->expected_s)

@@ -8,7 +8,8 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
-#include "watch.h"
+#include "terminal.h"
+#include "trial.h"
 
 #include "base.h"
 
@@ -128,7 +129,7 @@ static char **command_of(const struct tw_scale *s, uint64_t workers)
     return argv;
 }
 
-static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_watch *w, struct twin_run **out, struct twin_error *err)
+static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *w, struct twin_run **out, struct twin_error *err)
 {
     char *spool = isatty(STDIN_FILENO) ? NULL : tw_printf("%s/stdin", s->journal.folder), **argv = command_of(s, workers);
     const struct twin_launch_options o = {
@@ -142,7 +143,7 @@ static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct t
         .window_last = UINT32_MAX,
         .fresh_dir = s->args.fresh_dir,
         .stdin_spool = spool,
-        .on_tick = tw_watch_tick,
+        .on_tick = tw_trial_tick,
         .user = w,
     };
     int rc = argv ? twin_provenance_launch(&o, out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a command");
@@ -153,10 +154,10 @@ static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct t
 }
 
 /* Takes from a run what the study needs of it. */
-static int take(struct tw_scale *s, const struct twin_run *r, const struct tw_watch *w, struct tw_scale_run *out, struct twin_error *err)
+static int take(struct tw_scale *s, const struct twin_run *r, const struct tw_trial *w, struct tw_scale_run *out, struct twin_error *err)
 {
     char text[32];
-    const bool by_plan = r->outcome == TWIN_RUN_STOPPED && s->args.steps && !w->stopped_time;
+    const bool by_plan = r->outcome == TWIN_RUN_STOPPED && s->args.steps && w->end != TW_TRIAL_OUT_OF_TIME;
     out->good = by_plan || (r->outcome == TWIN_RUN_EXITED && r->exit_code == 0);
     out->run = tw_strdup(tw_base_name(r->dir));
     out->state = tw_strdup(by_plan ? "ok" : tw_run_state(r, text));
@@ -179,7 +180,7 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64];
     struct twin_run *r = NULL;
-    struct tw_watch w = {.title = title, .deadline_ns = deadline_ns};
+    struct tw_trial w = {.front = &tw_terminal, .title = title, .deadline_ns = deadline_ns};
     struct tw_scale_run one = {.round = round, .workers = workers};
     if (round)
         snprintf(title, sizeof title, "round %llu/%llu  %llu workers", (unsigned long long)round, (unsigned long long)s->args.repeats, (unsigned long long)workers);
@@ -192,7 +193,7 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
     if (rc != 0)
         return tw_trouble(&err, "scale: cannot run the job");
     s->interrupted |= r->outcome == TWIN_RUN_INTERRUPTED;
-    s->out_of_time |= w.stopped_time;
+    s->out_of_time |= w.end == TW_TRIAL_OUT_OF_TIME;
     if (r->outcome == TWIN_RUN_NOT_STARTED && s->runs == 0) {
         tw_say("scale: %s", r->message);
         twin_run_free(r);
@@ -201,7 +202,7 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
     if (!s->interrupted && !s->out_of_time) { /* else it is made again */
         rc = take(s, r, &w, &one, &err);
         if (rc == 0 && !s->args.quiet)
-            tw_run_line(title, r, one.state);
+            tw_trial_line(&tw_terminal, title, r, one.state);
         rc = rc ? rc : keep(s, &one, &err);
     }
     tw_scale_run_free(&one);

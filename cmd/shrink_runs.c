@@ -6,7 +6,8 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
-#include "watch.h"
+#include "terminal.h"
+#include "trial.h"
 #include "zoom.h"
 
 #include "base.h"
@@ -60,7 +61,7 @@ static struct twin_launch_options launch_options(const struct tw_shrink *c, cons
         .window_last = UINT32_MAX,
         .fresh_dir = c->args.fresh_dir,
         .stdin_spool = c->spool,
-        .on_tick = tw_watch_tick,
+        .on_tick = tw_trial_tick,
     };
 }
 
@@ -77,7 +78,7 @@ static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setti
     struct twin_run *r = NULL;
     uint64_t halt = c->natural_s > 0 ? tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9) : 0;
     snprintf(title, sizeof title, "run %llu", (unsigned long long)c->runs_used + 1);
-    struct tw_watch watch = {.title = title, .reference = reference, .deadline_ns = sooner(c->deadline_ns, halt)};
+    struct tw_trial watch = {.front = &tw_terminal, .title = title, .reference = reference, .deadline_ns = sooner(c->deadline_ns, halt)};
     watch.how.ignore = c->args.ignore.items;
     watch.how.ignore_count = c->args.ignore.count;
     if (reference)
@@ -90,8 +91,8 @@ static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setti
         return NULL;
     c->runs_used++;
     c->interrupted |= r->outcome == TWIN_RUN_INTERRUPTED;
-    *stuck = watch.stopped_time;
-    if (watch.stopped_time && c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns)
+    *stuck = watch.end == TW_TRIAL_OUT_OF_TIME;
+    if (watch.end == TW_TRIAL_OUT_OF_TIME && c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns)
         c->out_of_budget = true;
     return r;
 }

@@ -5,8 +5,9 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
-#include "watch.h"
+#include "trial.h"
 
 #include "base.h"
 
@@ -108,7 +109,7 @@ static uint64_t end_of(const struct tw_zoom *z)
 static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step, const char *op,
                   const char *title, struct twin_run **out, struct twin_error *err)
 {
-    struct tw_watch watch = {.title = title, .deadline_ns = end_of(z)};
+    struct tw_trial watch = {.front = &tw_terminal, .title = title, .deadline_ns = end_of(z)};
     struct twin_launch_options o = *base;
     size_t own = 0;
     while (base->env && base->env[own])
@@ -131,7 +132,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     o.window_last = step;
     o.max_steps = step + 1;
     o.show_output = false; /* it has been seen once */
-    o.on_tick = tw_watch_tick;
+    o.on_tick = tw_trial_tick;
     o.user = &watch;
     int rc = twin_provenance_launch(&o, out, err);
     tw_progress_clear();
@@ -139,10 +140,10 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     tw_free(env);
     if (rc != 0)
         return rc;
-    z->cut |= watch.stopped_time && time_is_up(z);
-    z->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED || (watch.stopped_time && !z->cut);
+    z->cut |= watch.end == TW_TRIAL_OUT_OF_TIME && time_is_up(z);
+    z->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED || (watch.end == TW_TRIAL_OUT_OF_TIME && !z->cut);
     if (!z->quiet)
-        tw_run_line(title, *out, (*out)->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(*out, text));
+        tw_trial_line(&tw_terminal, title, *out, (*out)->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(*out, text));
     return remember(z, (*out)->dir);
 }
 

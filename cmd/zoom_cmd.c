@@ -4,8 +4,9 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
-#include "watch.h"
+#include "trial.h"
 #include "zoom.h"
 
 #include "base.h"
@@ -160,7 +161,7 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
     for (int i = 0; i < 2 && rc < 0 && !interrupted; i++) {
         char title[16], text[32];
         snprintf(title, sizeof title, "zoom %c", 'a' + i);
-        struct tw_watch watch = {.title = title};
+        struct tw_trial watch = {.front = &tw_terminal, .title = title};
         struct twin_launch_options o = {
             .argv = job,
             .home = home,
@@ -171,7 +172,7 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
             .window_first = a->window.first,
             .window_last = a->window.last,
             .fresh_dir = a->fresh_dir,
-            .on_tick = tw_watch_tick,
+            .on_tick = tw_trial_tick,
             .user = &watch,
         };
         if (twin_provenance_launch(&o, &runs[i], &err) != 0) {
@@ -182,7 +183,7 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
         } else {
             interrupted = runs[i]->outcome == TWIN_RUN_INTERRUPTED;
             if (!a->quiet)
-                tw_run_line(title, runs[i], runs[i]->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(runs[i], text));
+                tw_trial_line(&tw_terminal, title, runs[i], runs[i]->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(runs[i], text));
         }
     }
     if (rc < 0 && interrupted)

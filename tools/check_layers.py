@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
 
-base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, telemetry, compare <- evidence <- sign, isolate, cases <- package, report <- cmd; agents take base,
+base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, telemetry, compare <- evidence <- sign, cases, trial <- isolate <- package, report <- cmd; agents take base,
 fingerprint and the trace writer.
 Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
 """
@@ -30,10 +30,11 @@ MAY = {
     "src/evidence": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare"},
     "src/sign": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence"},
     "src/package": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence", "src/sign"},
+    "src/trial": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence"},
     "src/isolate": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/json", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
-    "src/report": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/telemetry"},
-    "cmd": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread",
+    "src/report": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/trial", "src/isolate", "src/telemetry"},
+    "cmd": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/trial", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread",
             "src/evidence", "src/ledger", "src/sign", "src/package", "src/telemetry"},
     "agents": {"src/base", "src/fingerprint", "src/trace"},
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_FASTER_H
-#define TW_CMD_FASTER_H
+#ifndef TW_TRIAL_FASTER_H
+#define TW_TRIAL_FASTER_H
 /* The runs of a clock experiment: the same job, whose clocks all run faster. What they show, src/compare decides. */
 #include <stdint.h>
 
