@@ -11,7 +11,7 @@
 #include "runs.h"
 #include "say.h"
 #include "verdict.h"
-#include "zoom.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
@@ -182,7 +182,7 @@ static int series_at_the_right_level(struct tw_check *c)
     tw_say("no hook saw a batch or an input (bare tensors?); starting again at operation level, which sees every operation (slower)");
     rc = tw_check_series(c);
     if (rc < 0 && c->v)
-        tw_verdict_note(c->v, "recorded at operation level, since no hook of the usual level saw a batch or an input");
+        twin_verdict_note(c->v, "recorded at operation level, since no hook of the usual level saw a batch or an input");
     return rc;
 }
 
@@ -289,9 +289,9 @@ static void look_around(struct tw_check *c)
     char *runs = c->v->outcome == TWIN_DIFFER ? twin_provenance_summary((const struct twin_run *const *)c->runs, c->count) : NULL,
          *ranks = c->count ? twin_provenance_parity_summary(c->runs[0]) : NULL;
     if (runs)
-        tw_verdict_note(c->v, "%s", runs);
+        twin_verdict_note(c->v, "%s", runs);
     if (ranks)
-        tw_verdict_note(c->v, "%s", ranks);
+        twin_verdict_note(c->v, "%s", ranks);
     tw_free(runs);
     tw_free(ranks);
 }
@@ -312,7 +312,7 @@ static int check(struct tw_check *c)
     look_around(c);
     tw_check_save_baseline(c);
     if (c->out_of_time)
-        tw_verdict_note(c->v, "the time of --max-time was up in run %zu of %llu: judged by what there is", c->count,
+        twin_verdict_note(c->v, "the time of --max-time was up in run %zu of %llu: judged by what there is", c->count,
                         (unsigned long long)c->args.runs);
     tw_stdout_restore();
     return print_verdict(c);

@@ -44,7 +44,7 @@ struct tw_check {
     bool arm_repeats, arm_unsteady; /* A against A: it repeats itself; it parts from itself no later than from B */
     bool shares_files;          /* runs found files that earlier ones wrote: said, and a likelier cause than any factor */
     int trouble;                /* exit code to leave with after the verdict on the runs that worked; 0 = none */
-    struct tw_trial watch;      /* of the run that goes on, or went on last */
+    struct tw_trial trial;      /* of the run that goes on, or went on last */
 };
 
 enum { TW_CHECK_UNSEEN = 1000 }; /* no hook saw a tensor: not an exit code */

@@ -6,7 +6,6 @@
 #include "check.h"
 
 #include "faster.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
@@ -66,7 +65,7 @@ void tw_check_clock(struct tw_check *c)
             tw_trial_line(&tw_terminal, i ? "clock x12" : "clock x64", run[i], tw_run_state(run[i], text));
     }
     if (!run[0] || !run[1]) {
-        tw_verdict_note(c->v, "clock experiment: a run under a faster clock was cut short, so nothing is known by it");
+        twin_verdict_note(c->v, "clock experiment: a run under a faster clock was cut short, so nothing is known by it");
     } else {
         struct twin_compare_options o = tw_check_how(c);
         o.faster[0] = run[0];

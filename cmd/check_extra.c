@@ -2,12 +2,11 @@
 /* What follows the series: zoom, the repeat of arm A, the control run, hints. None of it changes the outcome. */
 #include "check.h"
 
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
 #include "verdict.h"
-#include "zoom.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
@@ -31,7 +30,7 @@ void tw_check_zoom(struct tw_check *c)
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"),
                                b = tw_check_launch_options(c, c->arms, "zoom-b");
-    struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet,
+    struct tw_zoom z = {.front = &tw_terminal, .base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet,
                         .run_s = c->runs[0]->wall_s, .limit_s = (double)c->args.zoom_time};
     if (tw_zoom_run(c->v, &z, &err) != 0)
         tw_trouble(&err, "check: the zoom failed, the verdict stands without it");
@@ -61,7 +60,7 @@ void tw_check_repeat_arm(struct tw_check *c)
         .tolerance_file = c->args.tolerance,
     };
     if (c->interrupted || c->out_of_time) {
-        tw_verdict_note(c->v, "whether A repeats itself was not found out: its second run was cut short");
+        twin_verdict_note(c->v, "whether A repeats itself was not found out: its second run was cut short");
     } else if (twin_compare(pair, 2, &how, &v, &err) != 0) {
         tw_trouble(&err, "check: cannot compare A with itself");
     } else {
@@ -70,12 +69,12 @@ void tw_check_repeat_arm(struct tw_check *c)
         c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->v->first->step_a;
         c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
         if (c->arm_unsteady)
-            tw_verdict_note(c->v, "A does not repeat itself either (it parts at step %u): first make A repeatable",
+            twin_verdict_note(c->v, "A does not repeat itself either (it parts at step %u): first make A repeatable",
                             v->first->step_a);
         else if (v->outcome == TWIN_DIFFER)
-            tw_verdict_note(c->v, "A parts from itself too, but only later (step %u)", v->first ? v->first->step_a : 0);
+            twin_verdict_note(c->v, "A parts from itself too, but only later (step %u)", v->first ? v->first->step_a : 0);
         else if (c->arm_repeats)
-            tw_verdict_note(c->v, "A repeats itself (2 runs), so the difference lies between A and B");
+            twin_verdict_note(c->v, "A repeats itself (2 runs), so the difference lies between A and B");
     }
     twin_verdict_free(v);
     twin_run_free(again);
@@ -120,20 +119,20 @@ static void judge_control(struct tw_check *c, const struct twin_run *control)
         snprintf(cost, sizeof cost, " (%s watched, %s not)", tw_human_seconds(r->wall_s, ours),
                  tw_human_seconds(control->wall_s, theirs));
     if (r->exit_code != control->exit_code)
-        tw_verdict_note(c->v, "control: the unobserved run ended with %d, run 1 with %d%s", control->exit_code,
+        twin_verdict_note(c->v, "control: the unobserved run ended with %d, run 1 with %d%s", control->exit_code,
                         r->exit_code, cost);
     else if (!output && files == 0)
-        tw_verdict_note(c->v, "control: the unobserved run printed and wrote the same bytes as run 1%s", cost);
+        twin_verdict_note(c->v, "control: the unobserved run printed and wrote the same bytes as run 1%s", cost);
     else if (c->v->outcome == TWIN_DIFFER)
-        tw_verdict_note(c->v,
+        twin_verdict_note(c->v,
                         "control: the unobserved run printed or wrote other bytes than run 1, as is to be expected of "
                         "runs that differ%s",
                         cost);
     else if (files)
-        tw_verdict_note(c->v, "control: the unobserved run wrote %zu file%s with other bytes than run 1, such as %s%s",
+        twin_verdict_note(c->v, "control: the unobserved run wrote %zu file%s with other bytes than run 1, such as %s%s",
                         files, files == 1 ? "" : "s", file, cost);
     else
-        tw_verdict_note(
+        twin_verdict_note(
             c->v, "control: the unobserved run printed other bytes than run 1 (times and pids count here)%s", cost);
 }
 
@@ -147,7 +146,7 @@ void tw_check_control(struct tw_check *c)
     o.agents = false;
     o.max_steps = 0; /* nobody counts its steps */
     if (c->args.steps) {
-        tw_verdict_note(c->v, "control: left out, since --steps cannot end a run that nobody watches");
+        twin_verdict_note(c->v, "control: left out, since --steps cannot end a run that nobody watches");
         return;
     }
     if (tw_check_launch(c, &o, "control", false, &control) >= 0)
@@ -177,12 +176,12 @@ void tw_check_shared_files(struct tw_check *c)
     if (c->v->outcome == TWIN_SAME) /* what was read there, if anything, changed nothing */
         return;
     if (one && n == 1)
-        tw_verdict_note(
+        twin_verdict_note(
             c->v,
             "every run wrote %s: a later one may have read what an earlier one left; --fresh-dir keeps them apart",
             one);
     else if (one)
-        tw_verdict_note(c->v,
+        twin_verdict_note(c->v,
                         "every run wrote %s and %zu more file%s: a later one may have read what an earlier one left; "
                         "--fresh-dir keeps them apart",
                         one, n - 1, n == 2 ? "" : "s");

@@ -225,7 +225,7 @@ static void repeat(struct tw_check *c)
     if (tw_check_launch(c, &o, "run again", false, &again) >= 0)
         return;
     if (c->interrupted || c->out_of_time) {
-        tw_verdict_note(c->v, "whether the job repeats itself was not found out: its second run was cut short");
+        twin_verdict_note(c->v, "whether the job repeats itself was not found out: its second run was cut short");
         twin_run_free(again);
         return;
     }
@@ -243,10 +243,10 @@ static void repeat(struct tw_check *c)
         tw_trial_line(&tw_terminal, "run again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
     c->gate_unsteady = v->outcome == TWIN_DIFFER;
     if (c->gate_unsteady)
-        tw_verdict_note(c->v, "the job does not repeat itself: a second run parts from the first%s; first make it repeatable",
+        twin_verdict_note(c->v, "the job does not repeat itself: a second run parts from the first%s; first make it repeatable",
                         v->first && v->first->step_a == c->v->first->step_a ? " at the same step" : "");
     else if (v->outcome == TWIN_SAME)
-        tw_verdict_note(c->v, "the job repeats itself (2 runs agree): it computes something else than the baseline");
+        twin_verdict_note(c->v, "the job repeats itself (2 runs agree): it computes something else than the baseline");
     twin_verdict_free(v);
 }
 
@@ -273,14 +273,14 @@ static int one(struct tw_check *c, uint64_t runs)
     if ((rc = tw_check_keep(c, r)) >= 0 || (rc = judge(c, r, &v)) >= 0)
         return rc;
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, title, r, v->outcome == TWIN_DIFFER ? "parted" : r->outcome == TWIN_RUN_STOPPED && c->watch.end != TW_TRIAL_OUT_OF_TIME ? "ok" : tw_run_state(r, text));
+        tw_trial_line(&tw_terminal, title, r, v->outcome == TWIN_DIFFER ? "parted" : r->outcome == TWIN_RUN_STOPPED && c->trial.end != TW_TRIAL_OUT_OF_TIME ? "ok" : tw_run_state(r, text));
     if (c->v && rank_of(v->outcome) <= rank_of(c->v->outcome)) {
         c->v->runs = c->count;
         twin_verdict_free(v);
         return -1;
     }
     if (c->v && v->first && c->count > 1)
-        tw_verdict_note(v, "run %zu is the one that differs", c->count);
+        twin_verdict_note(v, "run %zu is the one that differs", c->count);
     twin_verdict_free(c->v);
     c->v = v;
     v->runs = c->count;

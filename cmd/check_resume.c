@@ -5,7 +5,6 @@
  */
 #include "check.h"
 
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
@@ -87,7 +86,7 @@ static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
     twin_verdict_free(c->v);
     c->v = v;
     c->arm_unsteady = !c->args.half;
-    tw_verdict_note(v, c->args.half ? "--half is no part of the whole run: it parts from it before anything is resumed"
+    twin_verdict_note(v, c->args.half ? "--half is no part of the whole run: it parts from it before anything is resumed"
                                     : "the job parts from itself before it is interrupted: first make it repeatable");
     return -1;
 }

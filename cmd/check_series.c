@@ -3,7 +3,6 @@
 #include "check.h"
 
 #include "interrupt.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
@@ -13,7 +12,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <sys/statvfs.h>
 #include <twin/trace.h>
 
@@ -53,7 +51,6 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .stdin_spool = c->spool,
         .data = c->data.item,
         .data_count = c->data.count,
-        .on_tick = tw_trial_tick,
     };
 }
 
@@ -61,28 +58,26 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
                     struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_launch_options with_watch = *o;
     struct tw_run_totals t;
-    c->watch = (struct tw_trial){.front = &tw_terminal, .title = title, .deadline_ns = c->deadline_ns};
+    c->trial = (struct tw_trial){.front = &tw_terminal, .title = title, .deadline_ns = c->deadline_ns};
     if (c->count) {
         tw_run_totals(c->runs[0], &t);
-        c->watch.expected_s = c->runs[0]->wall_s;
-        c->watch.expected_steps = t.steps;
+        c->trial.expected_s = c->runs[0]->wall_s;
+        c->trial.expected_steps = t.steps;
         /* Where a resumed arm begins is not known before its weights were looked at. */
         if (live && (!c->arms || c->args.b_starts_at != TW_NOT_GIVEN))
-            c->watch.reference = c->runs[0];
+            c->trial.reference = c->runs[0];
         if (c->arms && live && c->args.b_starts_at != TW_NOT_GIVEN)
-            c->watch.how.shift = -(int64_t)c->args.b_starts_at;
-        c->watch.how.ignore = c->args.ignore.items;
-        c->watch.how.ignore_count = c->args.ignore.count;
+            c->trial.how.shift = -(int64_t)c->args.b_starts_at;
+        c->trial.how.ignore = c->args.ignore.items;
+        c->trial.how.ignore_count = c->args.ignore.count;
     }
-    with_watch.user = &c->watch;
-    int rc = twin_provenance_launch(&with_watch, out, &err);
-    tw_progress_clear();
+    int rc = tw_trial_make(&c->trial, o, &err);
+    *out = c->trial.run;
+    c->interrupted |= rc == TWIN_EINTR || c->trial.end == TW_TRIAL_INTERRUPTED;
     if (rc != 0)
-        return tw_trouble(&err, "check: cannot run the job");
-    c->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED;
-    c->out_of_time |= c->watch.end == TW_TRIAL_OUT_OF_TIME;
+        return rc == TWIN_EINTR ? TW_EXIT_INTERRUPTED : tw_trouble(&err, "check: cannot run the job");
+    c->out_of_time |= c->trial.end == TW_TRIAL_OUT_OF_TIME;
     return -1;
 }
 
@@ -177,7 +172,7 @@ static const char *state_of(const struct tw_check *c, const struct twin_run *r, 
 {
     if (parted)
         return "parted";
-    if (r->outcome == TWIN_RUN_STOPPED && c->watch.end != TW_TRIAL_OUT_OF_TIME)
+    if (r->outcome == TWIN_RUN_STOPPED && c->trial.end != TW_TRIAL_OUT_OF_TIME)
         return "ok"; /* --steps: it ended where it was told to */
     return tw_run_state(r, text);
 }
@@ -196,7 +191,7 @@ static int one_run(struct tw_check *c, bool *parted)
     int rc = tw_check_launch(c, &o, title, true, &r);
     if (rc >= 0)
         return rc;
-    if (r->outcome == TWIN_RUN_NOT_STARTED && i == 0) {
+    if (c->trial.end == TW_TRIAL_NOT_STARTED && i == 0) {
         tw_say("check: %s", r->message);
         twin_run_free(r);
         return TW_EXIT_TROUBLE;
@@ -229,6 +224,8 @@ int tw_check_series(struct tw_check *c)
     while (c->count < c->args.runs && !c->interrupted && !c->out_of_time) {
         bool parted = false;
         int rc = one_run(c, &parted);
+        if (rc >= 0 && c->interrupted && c->count)
+            break;
         if (rc >= 0 && c->v) { /* what was compared before is not lost */
             c->trouble = rc;
             break;

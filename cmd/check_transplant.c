@@ -3,12 +3,11 @@
 #include "check.h"
 
 #include "interrupt.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
 #include "verdict.h"
-#include "zoom.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
@@ -73,7 +72,7 @@ static int launch(struct transplant *t, const char *label, struct twin_run **out
         *out = NULL;
         return TW_EXIT_TROUBLE;
     }
-    bool whole = (*out)->outcome == TWIN_RUN_STOPPED && c->watch.end != TW_TRIAL_OUT_OF_TIME;
+    bool whole = (*out)->outcome == TWIN_RUN_STOPPED && c->trial.end != TW_TRIAL_OUT_OF_TIME;
     if (!c->args.quiet)
         tw_trial_line(&tw_terminal, title, *out, whole ? "ok" : tw_run_state(*out, text));
     return -1;
@@ -140,7 +139,7 @@ static void say_trouble(struct transplant *t, const struct twin_trace_info *info
     if (strcmp(key, "full") != 0 && strcmp(key, "unrecorded") != 0 && strcmp(key, "ended") != 0)
         return;
     size_t step = strcspn(value, " ");
-    tw_verdict_note(t->c->v, "transplant: rank %d recorded nothing more, or took nothing more, from step %.*s on: %s", info->rank, (int)step, value,
+    twin_verdict_note(t->c->v, "transplant: rank %d recorded nothing more, or took nothing more, from step %.*s on: %s", info->rank, (int)step, value,
                     value + step + (value[step] == ' '));
 }
 
@@ -148,7 +147,7 @@ static void say_left_out(struct transplant *t, const struct twin_trace_info *inf
 {
     size_t step = strcspn(value, " ");
     if (strcmp(key, "left_out") == 0 && t->processes++ == 0) /* one says enough */
-        tw_verdict_note(t->c->v, "transplant: step %.*s of rank %d could not be given its values: %s", (int)step, value, info->rank,
+        twin_verdict_note(t->c->v, "transplant: step %.*s of rank %d could not be given its values: %s", (int)step, value, info->rank,
                         value + step + (value[step] == ' '));
 }
 
@@ -256,13 +255,13 @@ static void zoom_into(struct transplant *t, struct twin_finding *f)
     if (!tw_zoom_is_useful(&alone, c->runs[0], &why))
         return;
     a.env = b.env = t->env;
-    struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet};
+    struct tw_zoom z = {.front = &tw_terminal, .base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet};
     if (tw_zoom_run(&alone, &z, &err) != 0)
         tw_trouble(&err, "check: a zoom failed, the verdict stands without it");
     c->zoomed = true;
     c->interrupted |= z.interrupted;
     for (size_t i = 0; i < alone.note_count; i++) {
-        tw_verdict_note(c->v, "%s", alone.notes[i]);
+        twin_verdict_note(c->v, "%s", alone.notes[i]);
         tw_free(alone.notes[i]);
     }
     tw_free(alone.notes);

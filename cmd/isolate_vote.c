@@ -4,7 +4,8 @@
 
 #include "interrupt.h"
 #include "say.h"
-#include "zoom.h"
+#include "terminal.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
@@ -25,6 +26,7 @@ static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_v
     struct twin_launch_options b = a;
     b.label = "zoom-b";
     struct tw_zoom z = {
+        .front = &tw_terminal,
         .base_a = &a,
         .base_b = &b,
         .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9),

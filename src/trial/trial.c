@@ -27,7 +27,7 @@ static int end_trial(struct tw_trial *t, enum tw_trial_end end)
     return 1;
 }
 
-int tw_trial_tick(void *user, const struct twin_progress *p)
+static int watch(void *user, const struct twin_progress *p)
 {
     struct tw_trial *t = user;
     t->started = true;
@@ -58,7 +58,7 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
     t->run = NULL;
     if (tw_front_stops(t->front))
         return twin_error_set(err, TWIN_EINTR, "interrupted");
-    watched.on_tick = tw_trial_tick;
+    watched.on_tick = watch;
     watched.user = t;
     int rc = twin_provenance_launch(&watched, &t->run, err);
     tw_front_progress(t->front, NULL);

@@ -52,9 +52,6 @@ struct tw_trial {
  */
 int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struct twin_error *err);
 
-/* on_tick of struct twin_launch_options; user is a struct tw_trial. */
-int tw_trial_tick(void *user, const struct twin_progress *p);
-
 /* Shows how far a run is. expected_s, expected_steps: from the first run, 0 when not known. */
 void tw_trial_show(const struct tw_front *front, const char *title, const struct twin_progress *p, double expected_s,
                    uint64_t expected_steps);

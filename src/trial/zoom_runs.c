@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "zoom.h"
-
-#include "interrupt.h"
-#include "progress.h"
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
-#include "verdict.h"
-#include "trial.h"
+/* Pairs of reruns at operation level: of every operation in the window, then of the suspect with its values kept. */
+#include "zoom_runs.h"
 
 #include "base.h"
+#include "run_state.h"
+#include "trial.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <twin/trace.h>
 
 enum { ATTEMPTS = 3, RERUNS = 4 };
@@ -109,7 +103,7 @@ static uint64_t end_of(const struct tw_zoom *z)
 static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step, const char *op,
                   const char *title, struct twin_run **out, struct twin_error *err)
 {
-    struct tw_trial watch = {.front = &tw_terminal, .title = title, .deadline_ns = end_of(z)};
+    struct tw_trial t = {.front = z->front, .title = title, .deadline_ns = end_of(z)};
     struct twin_launch_options o = *base;
     size_t own = 0;
     while (base->env && base->env[own])
@@ -132,19 +126,19 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     o.window_last = step;
     o.max_steps = step + 1;
     o.show_output = false; /* it has been seen once */
-    o.on_tick = tw_trial_tick;
-    o.user = &watch;
-    int rc = twin_provenance_launch(&o, out, err);
-    tw_progress_clear();
+    int rc = tw_trial_make(&t, &o, err);
+    *out = t.run;
     tw_free(suspect);
     tw_free(env);
-    if (rc != 0)
-        return rc;
-    z->cut |= watch.end == TW_TRIAL_OUT_OF_TIME && time_is_up(z);
-    z->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED || (watch.end == TW_TRIAL_OUT_OF_TIME && !z->cut);
+    if (rc != 0) {
+        z->interrupted |= rc == TWIN_EINTR;
+        return rc == TWIN_EINTR ? 0 : rc;
+    }
+    z->cut |= t.end == TW_TRIAL_OUT_OF_TIME && time_is_up(z);
+    z->interrupted |= t.end == TW_TRIAL_INTERRUPTED || (t.end == TW_TRIAL_OUT_OF_TIME && !z->cut);
     if (!z->quiet)
-        tw_trial_line(&tw_terminal, title, *out, (*out)->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(*out, text));
-    return remember(z, (*out)->dir);
+        tw_trial_line(z->front, title, t.run, t.run->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(t.run, text));
+    return remember(z, t.run->dir);
 }
 
 /* Do the two part within the window? An error means no. */
@@ -185,7 +179,7 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
         rc = launch(z, z->base_b, step[1], op[1], title, &p.b, err);
         p.parted = rc == 0 && !z->interrupted && !z->cut && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
-        z->interrupted |= tw_interrupted();
+        z->interrupted |= tw_front_stops(z->front);
         z->cut |= !p.parted && time_is_up(z);
     }
     *out = p;
@@ -210,7 +204,7 @@ static void announce(const struct twin_verdict *v, struct tw_zoom *z)
         return;
     z->limit_ns = tw_monotonic_ns() + (uint64_t)(bound * 1e9);
     if (!z->quiet)
-        tw_say("zoom: %d reruns or more, each to step %u and at operation level (a run took %s): at most %s; --no-zoom leaves it out", RERUNS,
+        tw_front_say(z->front, "zoom: %d reruns or more, each to step %u and at operation level (a run took %s): at most %s; --no-zoom leaves it out", RERUNS,
                v->first->step_a, tw_human_seconds(z->run_s, once), tw_human_seconds(bound, limit));
 }
 
@@ -218,7 +212,7 @@ static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 {
     char once[24], limit[24];
     const char *without = z->parted ? ", without replays of what it names" : ", before it named an operation";
-    tw_verdict_note(v,
+    twin_verdict_note(v,
                     "zoom: cut short at its limit of %s (a run took %s)%s; --zoom-time gives it more, and twinrun zoom on the two "
                     "runs has no limit",
                     tw_human_seconds(bound_of(z), limit), tw_human_seconds(z->run_s, once), without);
@@ -236,13 +230,13 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     announce(v, z);
     int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
     if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
-        tw_verdict_note(v,
+        twin_verdict_note(v,
                         "zoom: %d reruns of step %u at operation level did not part: it is rare, or watching every "
                         "operation hides it",
                         ATTEMPTS, v->first->step_a);
     if (rc == 0 && first.parted)
         rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
-    z->interrupted |= tw_interrupted();
+    z->interrupted |= tw_front_stops(z->front);
     if (rc == 0 && op[0] && !z->interrupted && !z->cut)
         rc = make_pair(v, z, (const char *const *)op, "replay", &second, err);
     if (rc == 0 && first.parted)
