@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_WORLD_H
-#define TW_CMD_WORLD_H
+#ifndef TW_TRIAL_WORLD_H
+#define TW_TRIAL_WORLD_H
 /* The world of a run in a few names: what a baseline keeps of it, and a gate compares. */
 #include <twin/error.h>
 #include <twin/run.h>

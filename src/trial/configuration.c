@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a figure was measured with: code, versions, precision, workers and the first batch, as the run recorded them. */
 #include "configuration.h"
-
-#include "say.h"
 
 #include "base.h"
 

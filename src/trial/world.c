@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The world of a run in a few names and values, taken from its provenance. */
 #include "world.h"
 
 #include "base.h"

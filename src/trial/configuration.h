@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_CONFIGURATION_H
-#define TW_CMD_CONFIGURATION_H
+#ifndef TW_TRIAL_CONFIGURATION_H
+#define TW_TRIAL_CONFIGURATION_H
 /* Every figure carries the configuration that it was measured with. */
 #include <stdbool.h>
 #include <twin/run.h>
