@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_CAPTURE_H
-#define TW_CMD_CAPTURE_H
+#ifndef TW_LAUNCH_CAPTURE_H
+#define TW_LAUNCH_CAPTURE_H
+/* Small programs that help us: started, listened to, ended. None of them is a job. */
+#include "front.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <twin/error.h>
@@ -13,12 +16,13 @@
 int tw_capture(char *const *argv, double timeout_s, char **out, int *status, struct twin_error *err);
 
 /*
- * The same for a longer program that prints line by line: each line (at most 1 MiB, its end taken off) goes to on_line as soon as
- * it is there; non-zero from it ends the program, and is the result. TWIN_ELIMIT also when no line came for silence_s. Ctrl-C or
- * SIGTERM to twinrun (tw_interrupt_hold) ends the program and gives 0 with *interrupted set.
+ * The same for a longer program that prints line by line: each line (at most 1 MiB, its end taken off) goes to on_line as
+ * soon as it is there; non-zero from it ends the program, and is the result. TWIN_ELIMIT also when no line came for
+ * silence_s. When the person in front wants an end, the program is ended, and this gives 0 with *interrupted set.
  */
-int tw_capture_lines(char *const *argv, double silence_s, int (*on_line)(void *user, char *line, struct twin_error *err), void *user,
-                     bool *interrupted, int *status, struct twin_error *err);
+int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front *front,
+                     int (*on_line)(void *user, char *line, struct twin_error *err), void *user, bool *interrupted,
+                     int *status, struct twin_error *err);
 
 /* Is there such a program in PATH? */
 bool tw_in_path(const char *program);
