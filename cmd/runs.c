@@ -39,11 +39,3 @@ struct twin_run *tw_run_open(const char *home, const char *spec)
     tw_free(dir);
     return r;
 }
-
-void tw_shell_argv(const char *text, char *argv[4])
-{
-    argv[0] = (char *)"sh";
-    argv[1] = (char *)"-c";
-    argv[2] = (char *)text;
-    argv[3] = NULL;
-}

@@ -2,6 +2,7 @@
 #ifndef TW_CMD_RUNS_H
 #define TW_CMD_RUNS_H
 /* What several commands do with run folders. */
+#include "base.h"
 #include "run_state.h"
 
 #include <twin/run.h>
@@ -12,8 +13,5 @@ char *tw_home(const char *option);
 char *tw_home_for_runs(const char *option, const char *command);
 /* Resolves and loads what the user typed; says what went wrong and returns NULL. */
 struct twin_run *tw_run_open(const char *home, const char *spec);
-
-/* argv of `sh -c TEXT` over static storage of the caller. */
-void tw_shell_argv(const char *text, char *argv[4]);
 
 #endif

@@ -31,7 +31,7 @@ MAY = {
     "src/sign": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence"},
     "src/package": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence", "src/sign"},
     "src/trial": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence"},
-    "src/isolate": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
+    "src/isolate": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/trial"},
     "src/cases": {"src/base", "src/json", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
     "src/report": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/trial", "src/isolate", "src/telemetry"},
     "cmd": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/trial", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread",

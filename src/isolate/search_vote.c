@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What replays of the suspect operation tell the search: that it disagrees with itself, or that one core answers otherwise. */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "interrupt.h"
-#include "say.h"
-#include "terminal.h"
 #include "zoom_runs.h"
 
 #include "base.h"
@@ -26,15 +23,15 @@ static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_v
     struct twin_launch_options b = a;
     b.label = "zoom-b";
     struct tw_zoom z = {
-        .front = &tw_terminal,
+        .front = c->front,
         .base_a = &a,
         .base_b = &b,
         .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9),
         .quiet = c->args.quiet,
     };
     if (tw_zoom_run(v, &z, &err) != 0)
-        tw_trouble(&err, "isolate: a zoom failed, the search goes on without it");
-    c->interrupted |= tw_interrupted();
+        tw_front_trouble(c->front, &err, "isolate: a zoom failed, the search goes on without it");
+    c->interrupted |= tw_front_stops(c->front);
     tw_zoom_free(&z);
     twin_world_plan_free(&p);
 }

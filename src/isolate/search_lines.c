@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the lines that ask for an isolated cause matter: runs under the pins in which some lines get other values than the pin's.
  * The room src/isolate chooses the lines (asking_lines.c); the agents give the values (other_lines.py, streams.c). */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "interrupt.h"
-#include "runs.h"
-#include "terminal.h"
+#include "run_state.h"
 
 #include "base.h"
 
@@ -72,7 +70,7 @@ static bool were_answered(const struct twin_run *r)
 static int launch_trial(struct lines_trial *t, const bool *other, size_t count, struct twin_run **run, struct twin_error *err)
 {
     struct tw_isolate *c = t->c;
-    struct tw_trial trial = {.front = &tw_terminal, .title = "which line matters ", .expected_s = c->natural_s,
+    struct tw_trial trial = {.front = c->front, .title = "which line matters ", .expected_s = c->natural_s,
                              .deadline_ns = tw_patience_ends_ns(&tw_patience_traced, c->natural_s)};
     struct twin_launch_options o = tw_isolate_launch_options(c, "lines");
     o.level = t->pinned->level;
@@ -101,7 +99,7 @@ static int make_trial(void *user, const bool *other, size_t count, enum twin_lin
     for (size_t i = 0; i < count; i++)
         any |= other[i];
     int rc = launch_trial(t, other, count, &run, err);
-    if (rc == 0 && tw_interrupted())
+    if (rc == 0 && tw_front_stops(t->c->front))
         rc = twin_error_set(err, TWIN_EINTR, "interrupted");
     bool tells = rc == 0 && !tw_run_failed(run) && (!any || were_answered(run));
     if (tells)
@@ -134,7 +132,7 @@ static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_re
     bool by_libc = strcmp(word, "entropy") == 0 || strcmp(word, "clock") == 0 || strcmp(word, "directory") == 0;
     double limit = (double)c->args.max_time;
     bool time_left = limit <= 0 || r->seconds + c->natural_s < limit;
-    return by_libc && r->cause_count && time_left && !tw_interrupted();
+    return by_libc && r->cause_count && time_left && !tw_front_stops(c->front);
 }
 
 /* A line of `python -c` is not told from that of another command by its number, so none gets other values: those go last. */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python agent's tracer, after a search that
  * named entropy, the clock, the order of directories or the hashes of tensors; or one that ended outside the pins, for what no pin reaches. */
-#include "isolate.h"
+#include "search_runs.h"
 
 #include "capture.h"
-#include "interrupt.h"
-#include "terminal.h"
 
 #include "base.h"
 
@@ -248,7 +246,7 @@ static void ask(struct tw_isolate *c, const struct twin_search_report *report, c
     bool counted = f && strcmp(word, "tensor-hash") != 0 && strcmp(word, "torch-draws") != 0 && strcmp(word, "numpy-seeds") != 0;
     char *factors = tw_printf("TWINRUN_FACTORS=%s%s", counted ? word : "", counted ? "=audit" : "");
     char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
-    struct tw_trial trial = {.front = &tw_terminal, .title = "who asks for it ", .expected_s = c->natural_s,
+    struct tw_trial trial = {.front = c->front, .title = "who asks for it ", .expected_s = c->natural_s,
                              .deadline_ns = tw_patience_ends_ns(&tw_patience_traced, c->natural_s)};
     c->consumer = grown ? grown : c->consumer;
     if (grown && factors && who) {
@@ -274,7 +272,7 @@ static bool never_seeded(const struct tw_isolate *c)
 
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r)
 {
-    for (size_t i = 0; i < r->cause_count && !c->arms && !tw_interrupted(); i++) {
+    for (size_t i = 0; i < r->cause_count && !c->arms && !tw_front_stops(c->front); i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         const char *word = f->edits ? NULL : audited(f);
         if (word)
@@ -283,6 +281,6 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
         if (word && strcmp(word, "torch-draws") != 0 && never_seeded(c))
             ask(c, r, f, "torch-draws");
     }
-    if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_interrupted())
+    if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_front_stops(c->front))
         ask(c, r, NULL, "unpinned");
 }

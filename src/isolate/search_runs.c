@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runs that the search asks for: a world becomes a launch, and what came of it one result. */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "interrupt.h"
-#include "runs.h"
-#include "terminal.h"
+#include "run_state.h"
 #include "workers.h"
 
 #include "base.h"
@@ -292,7 +290,7 @@ struct making {
 
 static struct tw_trial trial_for(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, size_t at_once)
 {
-    struct tw_trial t = {.front = &tw_terminal, .expected_s = c->natural_s};
+    struct tw_trial t = {.front = c->front, .expected_s = c->natural_s};
     /* The first pair of natural runs goes on to the end: what neither met cannot be the cause. */
     if (q->may_cut && !c->args.through && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
         t.reference = reference;
@@ -357,7 +355,7 @@ static void say_run(const struct tw_isolate *c, const struct twin_search_request
     if (c->args.quiet)
         return;
     title_of(c, q, title);
-    tw_trial_line(&tw_terminal, title, r, x->status == TWIN_ENDED_STUCK ? "stood still" : x->parted ? "parted" : tw_run_state(r, text));
+    tw_trial_line(c->front, title, r, x->status == TWIN_ENDED_STUCK ? "stood still" : x->parted ? "parted" : tw_run_state(r, text));
 }
 
 static enum twin_search_status status_of(const struct tw_trial *t)
@@ -444,7 +442,7 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
 static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
 {
     int rc = one(c, q, out, err);
-    const struct twin_run *r = rc == 0 && !q->reference && c->level == TWIN_LEVEL_TENSORS && out->status == TWIN_ENDED_WELL && !tw_interrupted()
+    const struct twin_run *r = rc == 0 && !q->reference && c->level == TWIN_LEVEL_TENSORS && out->status == TWIN_ENDED_WELL && !tw_front_stops(c->front)
                                    ? tw_isolate_find(c, out->handle) : NULL;
     if (!r || q->purpose != TWIN_FOR_BASELINE || !tw_run_shows_no_input(r))
         return rc;
@@ -484,7 +482,7 @@ static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, 
             c->interrupted |= one_rc == 0 && out[i].status == TWIN_NOT_ENDED;
         }
     }
-    c->interrupted |= w->interrupted || tw_interrupted();
+    c->interrupted |= w->interrupted || tw_front_stops(c->front);
     return rc;
 }
 
@@ -498,7 +496,7 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     struct making *m = tw_calloc(n, sizeof *m);
     if (!m)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", n);
-    int rc = tw_workers_open(&w, &tw_terminal, n, err);
+    int rc = tw_workers_open(&w, c->front, n, err);
     for (; rc == 0 && begun < n; begun++)
         rc = make(c, &q[begun], n, &m[begun], &w, err);
     if (rc == 0) {
@@ -527,6 +525,6 @@ int tw_isolate_run(void *user, const struct twin_search_request *request, size_t
         return 0;
     }
     int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err) : one_at_the_right_level(c, request, out, err);
-    c->interrupted |= tw_interrupted() || (rc == 0 && out->status == TWIN_NOT_ENDED);
+    c->interrupted |= tw_front_stops(c->front) || (rc == 0 && out->status == TWIN_NOT_ENDED);
     return rc;
 }
