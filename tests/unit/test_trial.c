@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watched runs, with a person in front who is a buffer: how each of them ends, and what is shown of it. */
 #include "run_state.h"
+#include "series.h"
 #include "trial.h"
 #include "workers.h"
 
@@ -8,7 +9,7 @@
 
 /* What the person in front heard and saw, and when they want an end. */
 struct listener {
-    char last_line[256], last_progress[256];
+    char last_line[256], last_progress[256], last_said[256];
     unsigned said, lines, shown;
     bool stops;
     unsigned stops_after; /* progress shown so many times; 0: never by that */
@@ -17,7 +18,7 @@ struct listener {
 static void hear(void *user, const char *message)
 {
     struct listener *l = user;
-    (void)message;
+    snprintf(l->last_said, sizeof l->last_said, "%s", message);
     l->said++;
 }
 
@@ -193,6 +194,71 @@ static void several_at_once(void **state)
     tw_workers_close(&w);
 }
 
+/* Three runs, the first of which is the reference. Without an agent nothing that they computed is seen. */
+static void series_of_runs(void **state)
+{
+    (void)state;
+    struct listener l = {.said = 0};
+    struct tw_front front = front_of(&l);
+    struct tw_series s = {.front = &front, .command = "test", .home = tw_strdup("home")};
+    struct twin_error err = TWIN_ERROR_INIT;
+    const struct twin_compare_options how = {.steps = 0};
+    char *argv[3][3] = {{"echo", "one", NULL}, {"echo", "two", NULL}, {"echo", "one", NULL}};
+    for (size_t i = 0; i < 3; i++) {
+        struct twin_launch_options o = options_of(argv[i]);
+        struct twin_run *run = NULL;
+        assert_int_equal(tw_series_run(&s, &o, "run", &how, &run, &err), 0);
+        assert_int_equal(s.trial.end, TW_TRIAL_RAN);
+        assert_int_equal(tw_series_keep(&s, run, &err), 0);
+    }
+    assert_int_equal(tw_series_compare(&s, &how, &err), 0);
+    assert_int_equal(s.v->outcome, TWIN_INCONCLUSIVE);
+    assert_int_equal(s.v->runs, 3);
+    assert_true(tw_series_has_room(&s, 10, false));
+    assert_int_equal(l.said, 0);
+    l.stops = true;
+    assert_int_equal(tw_series_compare(&s, &how, &err), 0);
+    assert_true(s.interrupted);
+    tw_series_clear(&s);
+    assert_int_equal(s.count, 0);
+    assert_null(s.v);
+    tw_series_free(&s);
+}
+
+/* Runs 0 and 2 agree, run 1 does not, and of run 3 no class knows. */
+static void other_class(void **state)
+{
+    (void)state;
+    size_t usual[] = {0, 2}, odd[] = {1};
+    struct twin_class classes[] = {{.runs = odd, .members = 1}, {.runs = usual, .members = 2}};
+    struct twin_verdict v = {.classes = classes, .class_count = 2};
+    struct tw_series s = {.v = &v};
+    assert_false(tw_series_diverged(&s, 0));
+    assert_true(tw_series_diverged(&s, 1));
+    assert_false(tw_series_diverged(&s, 2));
+    s.v = NULL;
+    assert_false(tw_series_diverged(&s, 1));
+}
+
+/* So much is not free anywhere: the person hears it, with the name of the command in front. */
+static void series_without_room(void **state)
+{
+    (void)state;
+    struct listener l = {.said = 0};
+    struct tw_front front = front_of(&l);
+    struct tw_series s = {.front = &front, .command = "test", .home = tw_strdup(".")};
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *argv[] = {"sh", "-c", "yes | head -c 1000000", NULL};
+    struct twin_launch_options o = options_of(argv);
+    struct twin_run *run = NULL;
+    assert_int_equal(tw_series_run(&s, &o, "run", NULL, &run, &err), 0);
+    assert_int_equal(tw_series_keep(&s, run, &err), 0);
+    assert_false(tw_series_has_room(&s, UINT64_C(1) << 40, true));
+    assert_int_equal(l.said, 1);
+    assert_memory_equal(l.last_said, "test: expected ", 15);
+    tw_series_free(&s);
+}
+
 static void patience(void **state)
 {
     (void)state;
@@ -212,6 +278,9 @@ int main(void)
         IN_FOLDER(no_place_for_the_folder),
         IN_FOLDER(begins_anew),
         IN_FOLDER(several_at_once),
+        IN_FOLDER(series_of_runs),
+        IN_FOLDER(series_without_room),
+        cmocka_unit_test(other_class),
         cmocka_unit_test(patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
