@@ -153,8 +153,8 @@ int tw_check_series(struct tw_check *c)
         if (rc >= 0)
             return rc;
         if (c->series.count == 1 && !c->series.interrupted && !c->series.out_of_time) {
-            if (c->level == TWIN_LEVEL_TENSORS && c->args.level != TWIN_LEVEL_TENSORS && !tw_run_failed(c->series.runs[0]) &&
-                tw_run_shows_no_input(c->series.runs[0]))
+            bool left_to_us = c->args.level != TWIN_LEVEL_TENSORS;
+            if (left_to_us && tw_run_level_that_sees(c->series.runs[0]) != c->level)
                 return TW_CHECK_UNSEEN;
             if (!tw_series_has_room(&c->series, c->args.runs - 1, c->args.quiet))
                 return TW_EXIT_TROUBLE;

@@ -442,11 +442,12 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
 static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
 {
     int rc = one(c, q, out, err);
-    const struct twin_run *r = rc == 0 && !q->reference && c->level == TWIN_LEVEL_TENSORS && out->status == TWIN_ENDED_WELL && !tw_front_stops(c->front)
-                                   ? tw_isolate_find(c, out->handle) : NULL;
-    if (!r || q->purpose != TWIN_FOR_BASELINE || !tw_run_shows_no_input(r))
+    bool first = rc == 0 && !q->reference && q->purpose == TWIN_FOR_BASELINE;
+    bool ended = out->status == TWIN_ENDED_WELL && !tw_front_stops(c->front);
+    const struct twin_run *r = first && ended ? tw_isolate_find(c, out->handle) : NULL;
+    if (!r || tw_run_level_that_sees(r) == c->level)
         return rc;
-    c->level = TWIN_LEVEL_OPS;
+    c->level = tw_run_level_that_sees(r);
     double seconds = out->seconds;
     rc = one(c, q, out, err);
     out->seconds += seconds;

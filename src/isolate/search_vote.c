@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-enum { SLOWER = 20, AT_LEAST_S = 120 }; /* a zoom makes some reruns, each slower than a run, and each cut short */
-
 /* Zooms into v->first under a world. Its absence is no error: replays are evidence, not a condition. */
 static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_verdict *v, const struct twin_run *reference)
 {
@@ -26,7 +24,7 @@ static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_v
         .front = c->front,
         .base_a = &a,
         .base_b = &b,
-        .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9),
+        .deadline_ns = tw_patience_ends_ns(&tw_patience_for_a_zoom, c->natural_s),
         .quiet = c->args.quiet,
     };
     if (tw_zoom_run(v, &z, &err) != 0)

@@ -132,6 +132,13 @@ bool tw_run_shows_no_input(const struct twin_run *r)
     return true;
 }
 
+enum twin_level tw_run_level_that_sees(const struct twin_run *r)
+{
+    if (r->level != TWIN_LEVEL_TENSORS || tw_run_failed(r) || !tw_run_shows_no_input(r))
+        return r->level;
+    return TWIN_LEVEL_OPS;
+}
+
 char *tw_run_last_words(const struct twin_run *r)
 {
     char *path = tw_path_join(r->dir, r->one_stream ? "stdout" : "stderr"), *text = NULL;

@@ -117,6 +117,7 @@ const struct tw_patience tw_patience_traced = {.times = 100, .more_s = 60};
 const struct tw_patience tw_patience_of_less_work = {.times = 3, .more_s = 60};
 const struct tw_patience tw_patience_in_the_lab = {.times = 10, .more_s = 120};
 const struct tw_patience tw_patience_under_faster_clocks = {.times = 4, .more_s = 30};
+const struct tw_patience tw_patience_for_a_zoom = {.times = 20, .more_s = 120};
 
 uint64_t tw_patience_ends_ns(const struct tw_patience *p, double usual_s)
 {

@@ -74,6 +74,9 @@ extern const struct tw_patience tw_patience_in_the_lab;
 /* Under a faster clock a job may wait for a moment that comes late or never; most end as fast as ever. */
 extern const struct tw_patience tw_patience_under_faster_clocks;
 
+/* A zoom makes some reruns, each slower than a run, and each cut short. */
+extern const struct tw_patience tw_patience_for_a_zoom;
+
 /* The deadline of a run that begins now and usually takes usual_s. */
 uint64_t tw_patience_ends_ns(const struct tw_patience *p, double usual_s);
 
