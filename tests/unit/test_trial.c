@@ -3,6 +3,7 @@
 #include "run_state.h"
 #include "series.h"
 #include "trial.h"
+#include "verified_data.h"
 #include "workers.h"
 
 #include "launch_test.h"
@@ -259,6 +260,23 @@ static void series_without_room(void **state)
     tw_series_free(&s);
 }
 
+static void names_of_data(void **state)
+{
+    (void)state;
+    static const struct { const char *given, *dir, *manifest; } cases[] = {
+        {"data", "data", "data.snapshot"}, {"data//", "data//", "data.snapshot"}, {"a=b=c.snapshot", "a=b", "c.snapshot"},
+        {"/", "/", "/.snapshot"}, {"data=", "data", ""}, {"=m", "", "m"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *dir = NULL, *manifest = NULL;
+        assert_true(tw_data_split(cases[i].given, &dir, &manifest));
+        assert_string_equal(dir, cases[i].dir);
+        assert_string_equal(manifest, cases[i].manifest);
+        tw_free(dir);
+        tw_free(manifest);
+    }
+}
+
 static void patience(void **state)
 {
     (void)state;
@@ -281,6 +299,7 @@ int main(void)
         IN_FOLDER(series_of_runs),
         IN_FOLDER(series_without_room),
         cmocka_unit_test(other_class),
+        cmocka_unit_test(names_of_data),
         cmocka_unit_test(patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
