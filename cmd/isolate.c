@@ -104,7 +104,13 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
         /* Every pin is only freed, and nothing is shaken: a value that natural runs never took would try innocents, too. */
-        c->candidate[c->count++] = (struct twin_candidate){.id = f->id, .layer = f->layer, .unit = f->unit, .can_pin = true, .last_resort = strcmp(f->id, "affinity") == 0};
+        c->candidate[c->count++] = (struct twin_candidate){
+            .id = f->id,
+            .layer = f->layer,
+            .unit = f->unit,
+            .can_pin = true,
+            .last_resort = f->last_resort,
+        };
     }
     twin_world_free(&all);
     return rc;

@@ -14,7 +14,10 @@
 
 extern char **environ;
 
-const char *const tw_factor_names[TW_FACTORS] = {"entropy", "clock", "directory", "malloc", "schedule"};
+const char *const tw_factor_names[TW_FACTORS] = {
+    [TW_ENTROPY] = "entropy",       [TW_CLOCK] = "clock",    [TW_DIRECTORY] = "dir-order",
+    [TW_MALLOC] = "malloc-fill", [TW_SCHEDULE] = "noise",
+};
 struct tw_factor_state tw_factors[TW_FACTORS];
 
 static _Atomic int reading;  /* 0 not yet, 1 somebody reads, 2 read */
@@ -127,7 +130,7 @@ static void read_factors(const char *text)
         if (!good && !fault[0])
             snprintf(fault, sizeof fault,
                      "'%.*s' was not understood and is off; expected factor=mode[:value], such as entropy=pin:7, clock=pin:1700000000, "
-                     "directory=pin, malloc=pin:0, schedule=vary:3", n < 64 ? (int)n : 64, text);
+                     "dir-order=pin, malloc-fill=pin:0, noise=vary:3", n < 64 ? (int)n : 64, text);
         text += n + (text[n] == ',');
     }
 }
@@ -264,16 +267,19 @@ void tw_factors_start(void)
     if (!tw_factors_any())
         return;
     bool hot = dlsym(RTLD_DEFAULT, "tw_hot_here") != NULL;
-    /* AddressSanitizer fills by itself, and takes what the loader keeps for a leak of ours when we stand in between. */
-    const char *no_malloc = !hot ? "malloc is off: libtwinrun_hot.so is not preloaded"
-                            : dlsym(RTLD_DEFAULT, "__asan_region_is_poisoned") ? "malloc is off: this program's AddressSanitizer fills memory by itself" : NULL;
+    const char *no_malloc = NULL;
+    if (!hot)
+        no_malloc = "malloc-fill is off: libtwinrun_hot.so is not preloaded";
+    else if (dlsym(RTLD_DEFAULT, "__asan_region_is_poisoned"))
+        /* It takes what the loader keeps for a leak of ours when we stand in between. */
+        no_malloc = "malloc-fill is off: this program's AddressSanitizer fills memory by itself";
     if (no_malloc && tw_factor_armed(TW_MALLOC)) {
         tw_folder_fault("TWINRUN_FACTORS", no_malloc);
         atomic_store(&tw_factors[TW_MALLOC].mode, TW_FACTOR_OFF);
         tw_hot_plan(); /* which that library has read: the plan is written anew */
     }
     if (!hot && tw_factor_armed(TW_SCHEDULE))
-        tw_folder_fault("TWINRUN_FACTORS", "schedule acts at thread and process starts only: libtwinrun_hot.so is not preloaded");
+        tw_folder_fault("TWINRUN_FACTORS", "noise acts at thread and process starts only: libtwinrun_hot.so is not preloaded");
     for (int f = 0; f < TW_FACTORS; f++) /* used before there was a folder to write to */
         if (atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed))
             say_first((enum tw_factor)f);

@@ -18,7 +18,7 @@ enum tw_factor_mode { TW_FACTOR_UNREAD, TW_FACTOR_OFF, TW_FACTOR_COUNT, TW_FACTO
 
 struct tw_factor_state {
     _Atomic int mode;       /* enum tw_factor_mode */
-    bool reversed;          /* directory=vary:reversed */
+    bool reversed;          /* dir-order=vary:reversed */
     uint64_t value, extra;  /* the numbers behind the mode: see libc-agent.md */
     char text[64];          /* "pin 7" */
     _Atomic uint64_t calls; /* of this process: what was answered (pin, vary) or counted (audit) */

@@ -97,7 +97,7 @@ void tw_watch_report(tw_note_sink *sink, void *user)
         snprintf(text, sizeof text, "unseen");
     else
         snprintf(text, sizeof text, "%016llx", (unsigned long long)atomic_load_explicit(&orders, memory_order_relaxed));
-    sink(user, "watch.directory", text);
+    sink(user, "watch.dir-order", text);
     for (int f = 0; f < TW_FACTORS; f++) {
         char key[32];
         snprintf(key, sizeof key, "watch.%s", tw_factor_names[f]);

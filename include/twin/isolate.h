@@ -32,6 +32,8 @@ struct twin_factor {
     enum twin_factor_unit unit;
     const char *unavailable; /* NULL, or why this factor cannot be set here or yet: shown, never silently passed over */
     const char *needs;    /* "python", "numpy", "torch": what a job must use for this factor to act in it; NULL = any program */
+    bool last_resort;     /* it holds so much still that it is tried only where nothing else is found */
+    const char *asked_as; /* what agents call asking for it (TWINRUN_CONSUMERS); NULL: nobody can see who asks */
     const struct tw_factor_edits *edits; /* of a factor file: what it changes; NULL for the built-in ones */
 };
 
@@ -42,6 +44,8 @@ struct twin_factors { struct twin_factor *factor; size_t count; /* owned */ };
 int twin_factors_load(const char *file, struct twin_factors *out, struct twin_error *err);
 void twin_factors_free(struct twin_factors *f);
 const struct twin_factor *twin_factor_find(const struct twin_factors *f, const char *id); /* NULL when unknown */
+/* Does the libc agent count who asks for it? Else the Python agent alone can see it. f may be NULL: no. */
+bool twin_factor_is_counted(const struct twin_factor *f);
 
 /* ---- worlds (world.c) */
 
@@ -55,6 +59,7 @@ struct twin_world { struct twin_setting *setting; size_t count; };
  * The world points into f. A seed of 0 in a pin stands for the factor's default (docs/factors.md). */
 int twin_world_parse(const struct twin_factors *f, const char *list, struct twin_world *out, char **left_out, struct twin_error *err);
 void twin_world_free(struct twin_world *w);
+bool twin_world_sets(const struct twin_world *w, const char *id); /* held still or shaken, not left free */
 
 /* What a world means for a launch: goes into twin_launch_options. All malloc'ed; free with twin_world_plan_free. The natural world
  * (count 0) gives an empty plan. TWIN_EINVAL: an argument that a factor of a file replaces is not in argv. */

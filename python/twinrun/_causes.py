@@ -13,7 +13,7 @@ MASK = (1 << 64) - 1
 MOST = 4096    # runs, blocks, pinned factors
 CLOSE = 1e-9
 # What a pin leaves in run.json: by the libc agent, by the launcher, by a variable; all others by TWINRUN_PINS.
-LIBC = {"entropy": "entropy", "clock": "clock", "dir-order": "directory", "malloc-fill": "malloc"}
+LIBC = ("entropy", "clock", "dir-order", "malloc-fill")
 LAUNCHER = ("aslr", "affinity")
 VARIABLES = {
     "hash-seed": "PYTHONHASHSEED",
@@ -130,7 +130,7 @@ def shown_pins(run):
 def has_pin(pins, factor):
     """Was it held still? None: that cannot be told from run.json (a factor of the user's own)."""
     if factor in LIBC:
-        return any(p.startswith(LIBC[factor] + "=pin") for p in pins["libc"])
+        return any(p.startswith(factor + "=pin") for p in pins["libc"])
     if factor in LAUNCHER:
         return factor in pins["launcher"]
     if factor in VARIABLES:

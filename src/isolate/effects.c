@@ -161,7 +161,7 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
     return rc;
 }
 
-/* "pid TWINRUN_FACTORS: malloc is off: ...": the fault that concerns this factor, or NULL. *n: its length. */
+/* "pid TWINRUN_FACTORS: malloc-fill is off: ...": the fault that concerns this factor, or NULL. *n: its length. */
 static const char *fault_about(const struct said *s, const char *word, size_t *n)
 {
     char own[64];
@@ -214,13 +214,12 @@ static int judge_lines(struct twin_world_effect *e, const char *name, const stru
 static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec, const struct twin_run *run, const struct said *s, struct twin_error *err)
 {
     size_t n = 0;
-    bool needs_hot = strcmp(spec->word, "malloc") == 0;
-    const char *fault = fault_about(s, spec->word, &n);
-    if (needs_hot && run->hot.asked && !run->hot.done)
+    const char *fault = fault_about(s, spec->factor.id, &n);
+    if (spec->hot == TW_HOT_NEEDED && run->hot.asked && !run->hot.done)
         return judge(e, TWIN_EFFECT_FAILED, tw_printf("%s", run->hot.why ? run->hot.why : "libtwinrun_hot.so is not preloaded"), err);
     if (fault)
         return judge(e, TWIN_EFFECT_FAILED, tw_printf("%.*s", (int)(n < 200 ? n : 200), fault), err);
-    int rc = judge_lines(e, spec->word, s, err);
+    int rc = judge_lines(e, spec->factor.id, s, err);
     if (rc != 0 || e->text)
         return rc;
     if (s->armed == 0)
@@ -272,7 +271,7 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     case TW_BY_EDITS: break;
     case TW_BY_NOBODY: assert(f->unavailable); return judge(e, TWIN_EFFECT_FAILED, tw_strdup(f->unavailable), err);
     }
-    bool python_only = f->needs && strcmp(f->id, "hash-seed") == 0;
+    bool python_only = spec && spec->only_python_reads;
     if (python_only && !s->python && s->armed && !s->unarmed)
         return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("no Python process"), err);
     int rc = judge_environment(e, setting, s, err);

@@ -4,9 +4,11 @@
 /*
  * Inside of the isolate room: factors and worlds.
  *
- *   factors.c      the table of factors, and what of it is to be had here
+ *   factor_rows.c  the table of factors: one row each
+ *   factors.c      what of it is to be had here
  *   factor_file.c  the user's own factors, from TOML
  *   world.c        a list of settings, parsed
+ *   isa.c          the factor isa: instruction sets
  *   plan.c         what a world means for a launch: environment, agents, launcher, arguments
  *   effects.c      whether each setting took effect, from what the processes of a run said
  *   watch.c        factors that natural runs have not met, or met with one value
@@ -19,25 +21,61 @@
 enum tw_channel {
     TW_BY_NOBODY,      /* cannot be set: the row says why */
     TW_BY_ENVIRONMENT, /* variables (tw_factor_environment) */
-    TW_BY_LIBC,        /* TWINRUN_FACTORS: `word` */
+    TW_BY_LIBC,        /* TWINRUN_FACTORS, under the factor's id */
     TW_BY_PYTHON,      /* TWINRUN_PINS, under the factor's id */
     TW_BY_LAYOUT,      /* launcher: no_aslr */
     TW_BY_PROCESSOR,   /* launcher: on_cpu */
     TW_BY_EDITS        /* factor file */
 };
 
-/* What must be here for a factor to be available, beside its channel. */
-enum tw_condition { TW_ALWAYS, TW_GPU };
+/* What libtwinrun_hot.so, the library of hot functions, means to a factor of the libc agent. */
+enum tw_hot {
+    TW_HOT_UNUSED,
+    TW_HOT_HELPS, /* the agent alone applies it at some places only */
+    TW_HOT_NEEDED
+};
 
+/* What two runs said of themselves (watch.c). */
+struct tw_met;
+
+/* One factor: a row of factor_rows.c. A column that is not named in a row is false, 0, NULL or empty. */
 struct tw_spec {
     struct twin_factor factor;
     enum tw_channel channel;
-    bool python_too;        /* the Python agent applies it as well, beside the environment */
-    const char *word;       /* TW_BY_LIBC: the agent's name of it */
-    enum tw_condition condition;
-    bool valued;            /* a pin takes a number: 0 (default) to max */
-    uint64_t max, initial;  /* initial: what 0 stands for */
+    bool python_too;         /* the Python agent applies it as well, beside the environment */
+    enum tw_hot hot;
+    bool gpu_only;           /* acts in jobs on a GPU alone */
+
+    /* A pin that takes a number: 0 (the default) to max; initial is what 0 stands for. */
+    bool valued;
+    uint64_t max, initial;
+    /* A pin that takes a word: false when it is none. expected: for the message. */
+    bool (*read_value)(const char *text, uint64_t *value);
+    const char *expected;
+
+    /* Variables, "NAME=value": those of each pin; those that hold a number which the setting gives; others. */
+    const char *pinned_by[5];
+    const char *number_in[4];
+    uint64_t (*number)(const struct twin_setting *s); /* the Python agent is told this number, too */
+    int (*variables)(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err);
+    bool only_python_reads;  /* no other program asks for its variable */
+    /* Changes what is said of it to what this machine has. */
+    void (*adapt)(struct twin_factor *f);
+
+    /* When two natural runs had it in common: where neither met one of these, or where this says so. */
+    const char *through[4];
+    bool (*met_alike)(const struct tw_met *a, const struct tw_met *b);
 };
+extern const struct tw_spec tw_specs[];
+extern const size_t tw_spec_count;
+
+uint64_t tw_salt_number(const struct twin_setting *s);
+uint64_t tw_threads_number(const struct twin_setting *s);
+bool tw_random_alike(const struct tw_met *a, const struct tw_met *b);
+bool tw_torch_alike(const struct tw_met *a, const struct tw_met *b);
+bool tw_entropy_alike(const struct tw_met *a, const struct tw_met *b);
+bool tw_clock_alike(const struct tw_met *a, const struct tw_met *b);
+bool tw_orders_alike(const struct tw_met *a, const struct tw_met *b);
 
 /* The row of a built-in factor; NULL for one of a file. */
 const struct tw_spec *tw_spec_of(const struct twin_factor *f);
@@ -63,7 +101,10 @@ int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *co
 /* The processor that an affinity setting means: the one asked for, else the first that we may run on. */
 int tw_factor_processor(const struct twin_setting *s);
 
-/* Instruction sets, narrow to wide. */
+/* Instruction sets (isa.c), narrow to wide. */
 enum tw_isa { TW_ISA_DEFAULT, TW_ISA_AVX2, TW_ISA_AVX512 };
 enum tw_isa tw_isa_widest(void);
+bool tw_isa_value(const char *text, uint64_t *value);
+int tw_isa_variables(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err);
+void tw_isa_adapt(struct twin_factor *f);
 #endif

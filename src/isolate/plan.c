@@ -9,18 +9,6 @@
 
 /* ---- processor */
 
-enum tw_isa tw_isa_widest(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return TW_ISA_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return TW_ISA_AVX2;
-#endif
-    return TW_ISA_DEFAULT;
-}
-
 int tw_factor_processor(const struct twin_setting *s)
 {
     cpu_set_t may;
@@ -34,24 +22,18 @@ int tw_factor_processor(const struct twin_setting *s)
 
 /* ---- variables */
 
-static unsigned threads_of(const struct twin_setting *s)
+uint64_t tw_threads_number(const struct twin_setting *s)
 {
     if (s->mode == TWIN_VARY)
-        return 1 + (unsigned)((s->seed + 1) % 4); /* seed 0: two, which is not what the pin has */
-    return s->seed ? (unsigned)s->seed : 1;
+        return 1 + (s->seed + 1) % 4; /* seed 0: two, which is not what the pin has */
+    return s->seed ? s->seed : 1;
 }
 
-/* Pin: AVX2 where there is one, which most machines share. Variation: the others that this processor has, in turn. */
-static enum tw_isa isa_of(const struct twin_setting *s)
+/* 0 is "no salt at all": variations stay away from it. */
+uint64_t tw_salt_number(const struct twin_setting *s)
 {
-    enum tw_isa widest = tw_isa_widest(), pinned = widest > TW_ISA_AVX2 ? TW_ISA_AVX2 : widest;
-    if (s->mode == TWIN_PIN)
-        return s->seed && s->seed - 1 <= (uint64_t)widest ? (enum tw_isa)(s->seed - 1) : pinned;
-    unsigned others = (unsigned)widest;
-    if (!others)
-        return pinned;
-    unsigned pick = (unsigned)(s->seed % others);
-    return (enum tw_isa)(pick >= (unsigned)pinned ? pick + 1 : pick);
+    enum { SALTS = 4294967295u };
+    return s->mode == TWIN_VARY ? 1 + s->seed % SALTS : s->seed % ((uint64_t)SALTS + 1);
 }
 
 struct list { char ***v; size_t *n; struct twin_error *err; int rc; };
@@ -64,59 +46,23 @@ static void add(struct list *l, char *text)
         tw_free(text);
 }
 
-/* MKL ignores every branch but AUTO and COMPATIBLE on processors of other makers (its developer guide); AUTO is held still, too. */
-static void add_isa(struct list *l, enum tw_isa isa)
-{
-    static const char *const aten[] = {"default", "avx2", "avx512"};
-    add(l, tw_printf("ATEN_CPU_CAPABILITY=%s", aten[isa]));
-#if defined(__x86_64__)
-    static const char *const onednn[] = {"SSE41", "AVX2", "AVX512_CORE"};
-    static const char *const mkl[] = {"SSE4_2", "AVX2", "AVX512"};
-    static const char *const openblas[] = {"Nehalem", "Haswell", "SkylakeX"};
-    __builtin_cpu_init();
-    bool intel = __builtin_cpu_is("intel");
-    add(l, tw_printf("ONEDNN_MAX_CPU_ISA=%s", onednn[isa]));
-    add(l, tw_printf("DNNL_MAX_CPU_ISA=%s", onednn[isa]));
-    add(l, tw_printf("MKL_CBWR=%s", intel ? mkl[isa] : isa == TW_ISA_DEFAULT ? "COMPATIBLE" : "AUTO"));
-    add(l, tw_printf("OPENBLAS_CORETYPE=%s", openblas[isa]));
-#elif defined(__aarch64__)
-    add(l, tw_strdup("OPENBLAS_CORETYPE=ARMV8"));
-#endif
-}
-
-/* Factors whose variables do not depend on the setting. */
-static const struct { const char *id; const char *entries[6]; } fixed[] = {
-    {"tf32", {"NVIDIA_TF32_OVERRIDE=0"}},
-    {"cublas-workspace", {"CUBLAS_WORKSPACE_CONFIG=:4096:8"}},
-    {"autotune", {"TORCHINDUCTOR_MAX_AUTOTUNE=0", "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=0", "TORCHINDUCTOR_DETERMINISTIC=1"}},
-    /* Open MPI: 4 is the ring; it is heard only with the dynamic rules. */
-    {"collective-algorithm",
-     {"NCCL_ALGO=Ring", "NCCL_PROTO=Simple", "OMPI_MCA_coll_tuned_use_dynamic_rules=1", "OMPI_MCA_coll_tuned_allreduce_algorithm=4"}},
-};
-
 int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err)
 {
     const struct twin_factor *f = s->factor;
+    const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
     struct list l = {list, count, err, 0};
     if (f->edits) {
         char **entries = s->mode == TWIN_VARY ? f->edits->vary_env : f->edits->env;
         for (size_t i = 0; entries && entries[i]; i++)
             add(&l, tw_strdup(entries[i]));
-    } else if (strcmp(f->id, "hash-seed") == 0) {
-        /* 0 is "no salt at all": variations stay away from it. */
-        uint64_t salt = s->mode == TWIN_VARY ? 1 + s->seed % 4294967295u : s->seed % 4294967296u;
-        add(&l, tw_printf("PYTHONHASHSEED=%llu", (unsigned long long)salt));
-    } else if (strcmp(f->id, "threads") == 0) {
-        static const char *const names[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-            add(&l, tw_printf("%s=%u", names[i], threads_of(s)));
-    } else if (strcmp(f->id, "isa") == 0) {
-        add_isa(&l, isa_of(s));
     }
+    for (size_t i = 0; spec && spec->number_in[i]; i++)
+        add(&l, tw_printf("%s=%llu", spec->number_in[i], (unsigned long long)spec->number(s)));
+    if (spec && spec->variables && l.rc == 0)
+        l.rc = spec->variables(s, list, count, err);
     /* Shaken, these are the Python agent's to choose. */
-    for (size_t i = 0; !f->edits && s->mode == TWIN_PIN && i < sizeof fixed / sizeof fixed[0]; i++)
-        for (size_t k = 0; strcmp(fixed[i].id, f->id) == 0 && fixed[i].entries[k]; k++)
-            add(&l, tw_strdup(fixed[i].entries[k]));
+    for (size_t i = 0; spec && s->mode == TWIN_PIN && spec->pinned_by[i]; i++)
+        add(&l, tw_strdup(spec->pinned_by[i]));
     return l.rc;
 }
 
@@ -136,20 +82,21 @@ static void append(struct tw_buf *b, const char *format, ...)
 
 static void add_libc(struct tw_buf *b, const struct tw_spec *spec, const struct twin_setting *s)
 {
+    const char *id = spec->factor.id;
     uint64_t value = s->seed ? s->seed : spec->initial;
     if (s->mode == TWIN_VARY)
-        append(b, "%s=vary:%llu", spec->word, (unsigned long long)s->seed);
+        append(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
     else if (spec->valued)
-        append(b, "%s=pin:%llu", spec->word, (unsigned long long)value);
+        append(b, "%s=pin:%llu", id, (unsigned long long)value);
     else
-        append(b, "%s=pin", spec->word);
+        append(b, "%s=pin", id);
 }
 
 static void add_python(struct tw_buf *b, const struct tw_spec *spec, const struct twin_setting *s)
 {
-    const char *id = s->factor->id;
-    if (strcmp(id, "threads") == 0)
-        append(b, "%s=pin:%u", id, threads_of(s)); /* as many as in the variables, whoever chose them */
+    const char *id = spec->factor.id;
+    if (spec->number) /* as in the variables, whoever chose it */
+        append(b, "%s=pin:%llu", id, (unsigned long long)spec->number(s));
     else if (s->mode == TWIN_VARY)
         append(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
     else if (spec->valued)
@@ -204,7 +151,7 @@ static int plan_setting(const struct twin_setting *s, char *const *argv, struct 
         add_libc(libc, spec, s);
     if (spec->channel == TW_BY_PYTHON || spec->python_too)
         add_python(python, spec, s);
-    out->hot |= spec->word && (strcmp(spec->word, "malloc") == 0 || strcmp(spec->word, "schedule") == 0);
+    out->hot |= spec->hot != TW_HOT_UNUSED;
     out->no_aslr |= spec->channel == TW_BY_LAYOUT;
     if (spec->channel == TW_BY_PROCESSOR)
         out->cpu = tw_factor_processor(s);
@@ -277,18 +224,10 @@ int twin_world_plan_variable(struct twin_world_plan *p, char *text, struct twin_
     return tw_list_add(&p->env, &p->env_count, text, err);
 }
 
-static bool sets(const struct twin_world *w, const char *id)
-{
-    for (size_t i = 0; i < w->count; i++)
-        if (strcmp(w->setting[i].factor->id, id) == 0 && w->setting[i].mode != TWIN_FREE)
-            return true;
-    return false;
-}
-
 int twin_world_plan_apart(struct twin_world_plan *p, const struct twin_world *w, struct twin_error *err)
 {
     uint32_t salt;
-    if (!sets(w, "entropy") || sets(w, "hash-seed") || getenv("PYTHONHASHSEED"))
+    if (!twin_world_sets(w, "entropy") || twin_world_sets(w, "hash-seed") || getenv("PYTHONHASHSEED"))
         return 0;
     if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
         return twin_error_system(err, "no random bytes for a hash salt");

@@ -70,14 +70,6 @@ static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int
     return 0;
 }
 
-static bool holds_clock(const struct twin_world *w)
-{
-    for (size_t i = 0; i < w->count; i++)
-        if (strcmp(w->setting[i].factor->id, "clock") == 0)
-            return true;
-    return false;
-}
-
 /* Under pins a difference in text counts with --text alone. */
 static bool is_wanted(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_search_set *pinned,
                       const struct twin_verdict *v)
@@ -130,7 +122,7 @@ int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q, 
     if (!is_wanted(c, q, pinned, *v))
         return 0;
     int rc = tw_isolate_world(c, pinned, &w);
-    if (rc == 0 && !holds_clock(&w)) {
+    if (rc == 0 && !twin_world_sets(&w, "clock")) {
         struct tw_isolate_clock *k = &c->clock[c->clock_count++];
         *k = (struct tw_isolate_clock){.pinned = *pinned};
         make_runs(c, &w, k);

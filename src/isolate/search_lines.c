@@ -127,12 +127,11 @@ static void sort_by_answer(struct tw_asking *line, size_t count)
     tw_free(sorted);
 }
 
-static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_report *r, const char *word)
+static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_report *r)
 {
-    bool by_libc = strcmp(word, "entropy") == 0 || strcmp(word, "clock") == 0 || strcmp(word, "directory") == 0;
     double limit = (double)c->args.max_time;
     bool time_left = limit <= 0 || r->seconds + c->natural_s < limit;
-    return by_libc && r->cause_count && time_left && !tw_front_stops(c->front);
+    return r->cause_count && time_left && !tw_front_stops(c->front);
 }
 
 /* A line of `python -c` is not told from that of another command by its number, so none gets other values: those go last. */
@@ -151,7 +150,7 @@ static size_t in_files_first(struct tw_asking *line, size_t count)
 
 void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r, const char *word, struct tw_asking *line, size_t count)
 {
-    if (count < 2 || !can_be_tried(c, r, word) || (count = in_files_first(line, count)) < 2)
+    if (count < 2 || !can_be_tried(c, r) || (count = in_files_first(line, count)) < 2)
         return;
     struct lines_trial t = {.c = c, .pinned = pinned_run(c, r), .word = word, .line = line};
     enum twin_line_answer *answer = tw_calloc(count, sizeof *answer);

@@ -15,18 +15,6 @@
 
 enum { SHOWN = 6, SENTENCES = 2 };
 
-/* The agents' word for a factor whose calls they can count. */
-static const char *audited(const struct twin_factor *f)
-{
-    static const char *const rows[][2] = {{"entropy", "entropy"}, {"clock", "clock"}, {"dir-order", "directory"},
-                                           {"tensor-hash", "tensor-hash"}, {"seed.torch", "torch-draws"},
-                                           {"seed.numpy", "numpy-seeds"}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i][0], f->id) == 0)
-            return rows[i][1];
-    return NULL;
-}
-
 /* The path of a program of the run by its file name: as its processes were called. */
 static char *program_path(const struct twin_run *r, const char *name, size_t n)
 {
@@ -213,6 +201,13 @@ static size_t add_lines(const struct tw_asking *line, size_t count, struct tw_is
     return agreed;
 }
 
+/* Else it is noted in Python alone: hashes, draws of torch's generator, seeds of NumPy's, what no pin
+ * reaches. */
+static bool is_counted(const struct twin_factor *f, const char *word)
+{
+    return twin_factor_is_counted(f) && strcmp(word, f->asked_as) == 0;
+}
+
 static void read_consumers(struct tw_isolate *c, const struct twin_search_report *report, const struct twin_run *r, const char *word,
                            struct tw_isolate_consumers *x)
 {
@@ -228,7 +223,8 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
         if (strcmp(line[i].key, "consumer.torch-seeded") == 0)
             add(x, tw_strdup("torch was never seeded: nothing calls torch.manual_seed before these lines draw"));
     size_t lines = all ? python_lines(line, count, key[0], all) : 0;
-    tw_isolate_try_lines(c, report, word, all, lines);
+    if (is_counted(x->factor, word))
+        tw_isolate_try_lines(c, report, word, all, lines);
     size_t agreed = add_lines(all, lines, x);
     for (size_t i = 0; i < count; i++)
         if (strcmp(line[i].key, key[1]) == 0)
@@ -242,8 +238,7 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
 static void ask(struct tw_isolate *c, const struct twin_search_report *report, const struct twin_factor *f, const char *word)
 {
     struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1, sizeof *grown), *x;
-    /* Hashes, draws of torch's generator, seeds of NumPy's and what no pin reaches are noted in Python alone; the rest the libc agent counts. */
-    bool counted = f && strcmp(word, "tensor-hash") != 0 && strcmp(word, "torch-draws") != 0 && strcmp(word, "numpy-seeds") != 0;
+    bool counted = is_counted(f, word);
     char *factors = tw_printf("TWINRUN_FACTORS=%s%s", counted ? word : "", counted ? "=audit" : "");
     char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
     struct tw_trial trial = {.front = c->front, .title = "who asks for it ", .expected_s = c->natural_s,
@@ -274,7 +269,7 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
 {
     for (size_t i = 0; i < r->cause_count && !c->arms && !tw_front_stops(c->front); i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
-        const char *word = f->edits ? NULL : audited(f);
+        const char *word = f->edits ? NULL : f->asked_as;
         if (word)
             ask(c, r, f, word);
         /* Entropy that torch's own generator was started from: the lines that draw say more than the import that asked. */

@@ -9,12 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum generator { PYTHON, NUMPY, TORCH, GENERATORS };
+
 /* What the processes of one run have said, all together. */
-struct met {
+struct tw_met {
     char *words;                     /* " python torch executor ...", each once or more */
     uint64_t entropy, clock, orders; /* calls; sum of the directories' orders */
-    uint64_t random, numpy, torch;   /* sums of the generators' states at the end, over the processes that used them */
-    bool drew[3];
+    /* Of each generator: whether a process drew from it, and the sum of its states at the end, over the processes that drew. */
+    bool drew[GENERATORS];
+    uint64_t state[GENERATORS];
 };
 
 struct process { long pid; bool python, ended, spoke; };
@@ -47,11 +50,10 @@ static bool has(const char *words, const char *word)
 }
 
 /* "hash=random random=9f... numpy=unused executor" */
-static void read_python(struct met *m, const char *text)
+static void read_python(struct tw_met *m, const char *text)
 {
-    static const char *const names[] = {"random=", "numpy=", "torch="};
-    uint64_t *sum[] = {&m->random, &m->numpy, &m->torch};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {[PYTHON] = "random=", [NUMPY] = "numpy=", [TORCH] = "torch="};
+    for (int i = 0; i < GENERATORS; i++) {
         const char *at = strstr(text, names[i]);
         if (!at || (at != text && at[-1] != ' '))
             continue;
@@ -59,12 +61,12 @@ static void read_python(struct met *m, const char *text)
         if (tw_starts(at, "unused"))
             continue;
         m->drew[i] = true;
-        *sum[i] += tw_mix64(number(at, 16));
+        m->state[i] += tw_mix64(number(at, 16));
     }
 }
 
 /* One line of `factors`. */
-static int read_line(struct met *m, struct tw_buf *words, struct process **list, size_t *count, const struct twin_said_line *l)
+static int read_line(struct tw_met *m, struct tw_buf *words, struct process **list, size_t *count, const struct twin_said_line *l)
 {
     if (!tw_starts(l->key, "watch."))
         return 0;
@@ -84,23 +86,23 @@ static int read_line(struct met *m, struct tw_buf *words, struct process **list,
         m->entropy += number(l->value, 10);
     } else if (strcmp(what, "clock") == 0) {
         m->clock += number(l->value, 10);
-    } else if (strcmp(what, "directory") == 0 && strcmp(l->value, "unseen") == 0) {
+    } else if (strcmp(what, "dir-order") == 0 && strcmp(l->value, "unseen") == 0) {
         tw_buf_puts(words, " unseen");
-    } else if (strcmp(what, "directory") == 0) {
+    } else if (strcmp(what, "dir-order") == 0) {
         m->orders += tw_mix64(number(l->value, 16));
     }
     return 0;
 }
 
 /* False: not everything is known. */
-static bool listen(const struct twin_run *run, struct met *m)
+static bool listen(const struct twin_run *run, struct tw_met *m)
 {
     struct twin_said_line *line = NULL;
     struct process *list = NULL;
     struct tw_buf words = {0};
     char *text = NULL;
     size_t lines = 0, count = 0;
-    *m = (struct met){0};
+    *m = (struct tw_met){0};
     bool all = run->process_count > 0 && twin_said_lines(run, &text, &line, &lines, NULL) == 0;
     for (size_t i = 0; i < lines && all; i++)
         all = read_line(m, &words, &list, &count, &line[i]) == 0;
@@ -118,7 +120,7 @@ static bool listen(const struct twin_run *run, struct met *m)
     return all && m->words;
 }
 
-static bool met_any(const struct met *a, const struct met *b, const char *const *words)
+static bool met_any(const struct tw_met *a, const struct tw_met *b, const char *const *words)
 {
     for (; *words; words++)
         if (has(a->words, *words) || has(b->words, *words))
@@ -126,42 +128,49 @@ static bool met_any(const struct met *a, const struct met *b, const char *const 
     return false;
 }
 
-/* A factor that acts through one of these libraries or features alone. */
-static const struct { const char *id, *through[5]; } rows[] = {
-    {"hash-seed", {"hash=random"}},       {"loader-workers", {"loader"}},       {"executor-order", {"executor", "loader"}},
-    {"torch-deterministic", {"torch"}},   {"cudnn-benchmark", {"torch"}},       {"cudnn-deterministic", {"torch"}},
-    {"tf32", {"torch"}},                  {"cublas-workspace", {"torch"}},      {"autotune", {"inductor"}},
-    {"ddp-buckets", {"ddp"}},             {"exact-allreduce", {"ranks"}},       {"tensor-hash", {"hashes"}},
-    {"collective-algorithm", {"nccl", "mpi"}},
-    {"threads", {"openmp", "blas", "torch"}}, {"isa", {"blas", "torch", "numpy"}}, {"seed.cuda", {"torch"}},
-};
+/* ---- rows of factor_rows.c that no word alone answers */
 
-static bool common(const struct met *a, const struct met *b, const char *id)
+bool tw_random_alike(const struct tw_met *a, const struct tw_met *b)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].id, id) == 0)
-            return !met_any(a, b, rows[i].through);
-    if (strcmp(id, "seed.python") == 0)
-        return (!a->drew[0] && !b->drew[0]) || (a->drew[0] && b->drew[0] && a->random == b->random);
-    if (strcmp(id, "seed.numpy") == 0) /* its pin reaches generators that are made without a seed, too */
-        return !met_any(a, b, (const char *const[]){"numpy", NULL});
-    if (strcmp(id, "seed.torch") == 0)
-        return (!a->drew[2] && !b->drew[2]) || (a->drew[2] && b->drew[2] && a->torch == b->torch);
-    if (strcmp(id, "entropy") == 0)
-        return a->entropy == 0 && b->entropy == 0;
-    if (strcmp(id, "clock") == 0)
-        return a->clock == 0 && b->clock == 0;
-    if (strcmp(id, "dir-order") == 0)
-        return a->orders == b->orders && !met_any(a, b, (const char *const[]){"unseen", NULL});
-    return false;
+    return a->drew[PYTHON] == b->drew[PYTHON] && a->state[PYTHON] == b->state[PYTHON];
+}
+
+bool tw_torch_alike(const struct tw_met *a, const struct tw_met *b)
+{
+    return a->drew[TORCH] == b->drew[TORCH] && a->state[TORCH] == b->state[TORCH];
+}
+
+bool tw_entropy_alike(const struct tw_met *a, const struct tw_met *b)
+{
+    return a->entropy == 0 && b->entropy == 0;
+}
+
+bool tw_clock_alike(const struct tw_met *a, const struct tw_met *b)
+{
+    return a->clock == 0 && b->clock == 0;
+}
+
+bool tw_orders_alike(const struct tw_met *a, const struct tw_met *b)
+{
+    return a->orders == b->orders && !met_any(a, b, (const char *const[]){"unseen", NULL});
+}
+
+static bool in_common(const struct tw_met *a, const struct tw_met *b, const struct twin_factor *f)
+{
+    const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
+    if (!spec)
+        return false;
+    if (spec->met_alike)
+        return spec->met_alike(a, b);
+    return spec->through[0] && !met_any(a, b, spec->through);
 }
 
 void twin_factors_common(const struct twin_run *a, const struct twin_run *b, const struct twin_factor *const *factor, size_t count, bool *out)
 {
-    struct met x = {0}, y = {0};
+    struct tw_met x = {0}, y = {0};
     bool known = listen(a, &x) && listen(b, &y);
     for (size_t i = 0; i < count; i++)
-        out[i] = known && !factor[i]->edits && common(&x, &y, factor[i]->id);
+        out[i] = known && in_common(&x, &y, factor[i]);
     tw_free(x.words);
     tw_free(y.words);
 }

@@ -26,26 +26,16 @@ static int unknown(const struct parse *p, const char *id)
     return rc;
 }
 
-/* The words of isa stand for numbers. */
-static bool isa_value(const char *text, uint64_t *value)
-{
-    static const char *const names[] = {"", "default", "avx2", "avx512"};
-    for (uint64_t i = 1; i < 4; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *value = i;
-            return i == 1 || i - 1 <= (uint64_t)tw_isa_widest();
-        }
-    return false;
-}
-
 static int pin_value(const struct parse *p, const struct twin_factor *f, const char *text, uint64_t *value)
 {
     const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
     if (!spec || !spec->valued)
         return twin_error_set(p->err, TWIN_EINVAL, "%s takes no value: expected %s%s%s%s, found \"%s\"", f->id, f->pin ? f->id : "", f->pin && f->vary ? " or " : "",
                               f->vary ? f->id : "", f->vary ? "=vary:SEED" : "", text);
-    if (strcmp(f->id, "isa") == 0)
-        return isa_value(text, value) ? 0 : twin_error_set(p->err, TWIN_EINVAL, "isa: expected an instruction set of this processor (default, avx2, avx512), found \"%s\"", text);
+    if (spec->read_value && spec->read_value(text, value))
+        return 0;
+    if (spec->read_value)
+        return twin_error_set(p->err, TWIN_EINVAL, "%s: expected %s, found \"%s\"", f->id, spec->expected, text);
     if (tw_parse_u64(text, spec->max, value) != 0)
         return twin_error_set(p->err, TWIN_EINVAL, "%s: expected a whole number from 0 to %llu%s, found \"%s\"", f->id, (unsigned long long)spec->max,
                               f->vary ? ", or vary:SEED" : "", text);
@@ -189,4 +179,12 @@ void twin_world_free(struct twin_world *w)
 {
     tw_free(w->setting);
     *w = (struct twin_world){0};
+}
+
+bool twin_world_sets(const struct twin_world *w, const char *id)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (w->setting[i].mode != TWIN_FREE && strcmp(w->setting[i].factor->id, id) == 0)
+            return true;
+    return false;
 }

@@ -176,7 +176,7 @@ def test_numpy_and_torch_repeat(observe, python):
 @pytest.mark.parametrize("interpreter", PYTHONS if FULL else OLDEST_AND_NEWEST)
 def test_every_python_repeats(observe, interpreter):
     script = SOURCES / "entropy.py"
-    first, again = (observe("entropy=pin:7,clock=pin,directory=pin", interpreter, script, rc=0).out for _ in range(2))
+    first, again = (observe("entropy=pin:7,clock=pin,dir-order=pin", interpreter, script, rc=0).out for _ in range(2))
     assert first == again and len(rows(first)) == 23
 
 
@@ -197,7 +197,7 @@ def test_a_call_before_our_constructor(observe, program, work):
     (work / "main.c").write_text("#include <stdio.h>\nextern unsigned long early_drawn; extern unsigned char early_fresh;\n"
                                  'int main(void) { printf("%lx %d\\n", early_drawn, early_fresh); return 0; }\n')
     subprocess.run(["gcc", work / "main.c", library, "-o", work / "early", f"-Wl,-rpath,{work}"], check=True)
-    runs = [observe(f"entropy=pin:{seed},malloc=pin:9", work / "early", hot=True, rc=0).out.split() for seed in (7, 7, 8)]
+    runs = [observe(f"entropy=pin:{seed},malloc-fill=pin:9", work / "early", hot=True, rc=0).out.split() for seed in (7, 7, 8)]
     assert runs[0] == runs[1] and runs[0][0] != runs[2][0] and {r[1] for r in runs} == {"9"}
 
 
@@ -307,12 +307,12 @@ def test_directories_in_every_order(observe, program, folder):
             assert ways["readdir"] == ways["scandir"]
         return ways["readdir"]
 
-    assert listed("directory=pin") == by_name
-    assert listed("directory=vary:reversed") == by_name[::-1]
-    shuffled = [listed(f"directory=vary:{seed}") for seed in (1, 1, 2)]
+    assert listed("dir-order=pin") == by_name
+    assert listed("dir-order=vary:reversed") == by_name[::-1]
+    shuffled = [listed(f"dir-order=vary:{seed}") for seed in (1, 1, 2)]
     assert shuffled[0] == shuffled[1] and shuffled[0] not in (shuffled[2], by_name, by_name[::-1])
     listed("")
-    assert listed("directory=audit") == listed("")
+    assert listed("dir-order=audit") == listed("")
 
 
 def test_python_lists_in_order(observe, script, folder):
@@ -320,10 +320,10 @@ def test_python_lists_in_order(observe, script, folder):
     folder("d")
     job = script("list.py", "import os, glob, pathlib\nprint(os.listdir('d'), [e.name for e in os.scandir('d')], [os.path.basename(p) for p in glob.glob('d/*')],"
                             " [p.name for p in pathlib.Path('d').iterdir()], [f for *_, f in os.walk('d')][0], sep='\\n')\n")
-    done = observe("directory=pin", sys.executable, job, rc=0)
+    done = observe("dir-order=pin", sys.executable, job, rc=0)
     by_name = sorted(NAMES, key=os.fsencode)
     assert [eval(line) for line in done.out.splitlines()] == [by_name] * 5
-    assert re.fullmatch(r"pin, \d+ calls", done.about("factor.directory")[0])
+    assert re.fullmatch(r"pin, \d+ calls", done.about("factor.dir-order")[0])
 
 
 # ---------------------------------------------------------------- fresh memory
@@ -337,8 +337,8 @@ def fresh(observe, program, factors):
 
 def test_fresh_memory_is_filled(observe, program):
     for byte in ("0", "171"):
-        assert all(line[1:3] == [byte, "uniform"] for line in fresh(observe, program, f"malloc=pin:{byte}"))
-    noise = [fresh(observe, program, f"malloc=vary:{seed}") for seed in (1, 1, 2)]
+        assert all(line[1:3] == [byte, "uniform"] for line in fresh(observe, program, f"malloc-fill=pin:{byte}"))
+    noise = [fresh(observe, program, f"malloc-fill=vary:{seed}") for seed in (1, 1, 2)]
     assert noise[0] == noise[1] and all(line[2] == "mixed" for line in noise[0])
     assert not {line[3] for line in noise[0]} & {line[3] for line in noise[2]}
     # the twin: what was there before shows
@@ -347,34 +347,34 @@ def test_fresh_memory_is_filled(observe, program):
 
 def test_uninitialised_tensors_show_the_fill(observe, python, script):
     job = script("empty.py", "import torch, numpy\nprint(torch.empty(1 << 16, dtype=torch.uint8).unique().tolist(), numpy.unique(numpy.empty(1 << 16, 'u1')))\n")
-    assert observe("malloc=pin:42", python, job, hot=True, rc=0).out == "[42] [42]\n"
+    assert observe("malloc-fill=pin:42", python, job, hot=True, rc=0).out == "[42] [42]\n"
 
 
 def test_malloc_without_its_library_is_reported(observe, program):
-    done = observe("malloc=pin:1", program("fresh.c"), rc=0)
-    assert "malloc is off: libtwinrun_hot.so is not preloaded" in done.faults[0] and done.said == []
+    done = observe("malloc-fill=pin:1", program("fresh.c"), rc=0)
+    assert "malloc-fill is off: libtwinrun_hot.so is not preloaded" in done.faults[0] and done.said == []
 
 
 # ---------------------------------------------------------------- scheduling
 
 def test_noise_is_the_same_for_each_thread(observe, program):
     job = program("race.c")
-    runs = {seed: [observe(f"schedule=vary:{seed}", job, "turns", hot=True, rc=0) for _ in range(2)] for seed in (1, 2)}
+    runs = {seed: [observe(f"noise=vary:{seed}", job, "turns", hot=True, rc=0) for _ in range(2)] for seed in (1, 2)}
     # whoever must wait for his turn waits as often as he is late; the streams are those of creation
     streams = [{v.split(":")[0] for v in r.about("schedule.thread")} for pair in runs.values() for r in pair]
     assert all(s == streams[0] and len(s) == 7 for s in streams)
     # without turns each thread meets the same boundaries however they interleave: its delays are equal
-    diaries = {seed: [sorted(observe(f"schedule=vary:{seed}", job, hot=True, rc=0).about("schedule.thread")) for _ in range(3)] for seed in (1, 2)}
+    diaries = {seed: [sorted(observe(f"noise=vary:{seed}", job, hot=True, rc=0).about("schedule.thread")) for _ in range(3)] for seed in (1, 2)}
     assert diaries[1][0] == diaries[1][1] == diaries[1][2] and len(diaries[1][0]) == 7 and diaries[1][0] != diaries[2][0]
     assert all(re.search(r"^[0-9a-f]{16}: (1[0-9]|[4-9]) boundaries, [1-9]", d) for d in diaries[1][0]), diaries[1][0]
 
 
 def test_noise_changes_the_interleaving_and_nothing_else(observe, program):
     job = program("race.c")
-    orders = [observe(f"schedule=vary:{seed}:5", job, hot=True, rc=0).out.strip() for seed in range(6)]
+    orders = [observe(f"noise=vary:{seed}:5", job, hot=True, rc=0).out.strip() for seed in range(6)]
     assert len(set(orders)) > 2 and {"".join(sorted(o)) for o in orders} == {"".join(c * 10 for c in "abcdef")}
     # the twin: its order is fixed by the program
-    assert {observe(f"schedule=vary:{seed}:5", job, "turns", hot=True, rc=0).out for seed in range(4)} == {"abcdef" * 10 + "\n"}
+    assert {observe(f"noise=vary:{seed}:5", job, "turns", hot=True, rc=0).out for seed in range(4)} == {"abcdef" * 10 + "\n"}
 
 
 # ---------------------------------------------------------------- audit
@@ -421,12 +421,12 @@ def test_audit_tells_threads_apart(observe, work):
 def test_audit_of_python_changes_nothing(observe, script, run):
     import sys
     job = script("job.py", "import os, random, sys, time\nx = os.urandom(4); y = random.random(); t = time.time()\nprint('done', len(os.listdir('/')) > 3)\nsys.exit(3)\n")
-    done = observe("entropy=audit,clock=audit,directory=audit", sys.executable, job, rc=3)
+    done = observe("entropy=audit,clock=audit,dir-order=audit", sys.executable, job, rc=3)
     plain = run([sys.executable, job])
     assert (done.out, plain.rc) == (plain.out, 3)
     assert all(v.startswith("1x ") or "x getrandom < " in v for v in done.about("audit.entropy"))
     assert any("_PyEval_EvalFrameDefault" in v for v in done.about("audit.entropy"))
-    assert done.about("audit.directory") and done.about("audit.clock")
+    assert done.about("audit.dir-order") and done.about("audit.clock")
 
 
 def test_audit_is_bounded(observe, work):
@@ -442,7 +442,7 @@ def test_audit_is_bounded(observe, work):
 # ---------------------------------------------------------------- notes, mistakes, limits
 
 def test_notes_reach_the_trace(tmp_path):
-    run = Run(tmp_path, TWINRUN_FACTORS="clock=pin,entropy=pin:4,directory=audit")
+    run = Run(tmp_path, TWINRUN_FACTORS="clock=pin,entropy=pin:4,dir-order=audit")
     armed = run.start(JOB, "forks")
     assert armed.returncode == bare(JOB, "forks").returncode
     traces = run.traces()
@@ -450,15 +450,15 @@ def test_notes_reach_the_trace(tmp_path):
     for t in traces.values():
         notes = dict(t.notes)
         assert notes["factor.entropy"] == "pin 4, 0 calls" and notes["factor.clock"].startswith("pin 1700000000 by 1000 us, ")
-        assert notes["factor.directory"] == "audit, 0 calls"
+        assert notes["factor.dir-order"] == "audit, 0 calls"
     # the trace's own clock is the real one
     assert all(abs(t.header["start_realtime_ns"] - time.time_ns()) < 600e9 for t in traces.values() if "start_realtime_ns" in t.header)
 
 
-@pytest.mark.parametrize("bad", ["entropy", "entropy=", "entropy=pin:x", "entropy=pin:1:2", "speed=pin", "malloc=pin:256", "schedule=pin", "malloc=audit",
-                                 "clock=pin:1:0", "directory=pin:3", "directory=vary:sideways", "schedule=vary:1:11", "=", "x" * 5000])
+@pytest.mark.parametrize("bad", ["entropy", "entropy=", "entropy=pin:x", "entropy=pin:1:2", "speed=pin", "malloc-fill=pin:256", "noise=pin", "malloc-fill=audit",
+                                 "clock=pin:1:0", "dir-order=pin:3", "dir-order=vary:sideways", "noise=vary:1:11", "=", "x" * 5000])
 def test_what_is_not_understood_is_off_and_said(observe, program, bad):
-    done = observe(f"directory=pin,{bad},entropy=pin:2", program("sources.c"), rc=5)
+    done = observe(f"dir-order=pin,{bad},entropy=pin:2", program("sources.c"), rc=5)
     assert len(done.faults) == 1 and "was not understood and is off" in done.faults[0] and bad[:40] in done.faults[0]
     if not bad.startswith("entropy"):
         assert done.about("factor.entropy")[0].startswith("pin 2, ")
@@ -466,7 +466,7 @@ def test_what_is_not_understood_is_off_and_said(observe, program, bad):
 
 def test_outside_a_run_nothing_happens(program):
     env = {**{k: v for k, v in os.environ.items() if not k.startswith("TWINRUN")}, "LD_PRELOAD": f"{LIBRARY}:{HOT}",
-           "TWINRUN_FACTORS": "entropy=pin:7,malloc=pin:3,clock=pin"}
+           "TWINRUN_FACTORS": "entropy=pin:7,malloc-fill=pin:3,clock=pin"}
     a, b = (subprocess.run([program("sources.c")], env=env, capture_output=True, text=True) for _ in range(2))
     assert a.returncode == 5 and not set(a.stdout.splitlines()) & set(b.stdout.splitlines())
     shown = subprocess.run(["sh", "-c", "echo $TWINRUN_STREAM; date +%s"], env=env, capture_output=True, text=True).stdout.split("\n")
@@ -500,7 +500,7 @@ def test_exec_begins_a_stream_of_its_own(observe, program):
 
 
 def test_all_at_once_neither_hangs_nor_fails(observe, program):
-    for factors in ("entropy=pin:7,clock=pin,directory=pin,malloc=vary:3,schedule=vary:3", "entropy=audit,clock=audit,directory=audit,malloc=pin:0"):
+    for factors in ("entropy=pin:7,clock=pin,dir-order=pin,malloc-fill=vary:3,noise=vary:3", "entropy=audit,clock=audit,dir-order=audit,malloc-fill=pin:0"):
         done = observe(factors, program("stress.c"), hot=True, rc=0)
         assert len(done.about("factor.entropy")) == 61 and done.faults == []
 
@@ -511,7 +511,7 @@ def test_a_sanitizer_of_the_job_finds_nothing_of_ours(observe, program, sanitize
     job = program("threads.c", "-g", f"-fsanitize={sanitizer}")
     if subprocess.run([job], capture_output=True).returncode:
         pytest.skip(f"{sanitizer} sanitizer does not work here")
-    for factors in ("entropy=pin:7,clock=pin,directory=pin,malloc=pin:0,schedule=vary:1", "entropy=audit,clock=audit,malloc=pin:0"):
+    for factors in ("entropy=pin:7,clock=pin,dir-order=pin,malloc-fill=pin:0,noise=vary:1", "entropy=audit,clock=audit,malloc-fill=pin:0"):
         done = observe(factors, "sh", "-c", f"{job}; exit $?", hot=True, rc=0)
         assert len(done.out.split()) == 13 and "Sanitizer" not in done.err
         assert done.about("factor.entropy")
@@ -561,13 +561,13 @@ def test_watch_says_what_was_met(observe, work):
     def met(*words):
         run = observe("", PYTHONS[0], "watched.py", *words, rc=0, env={"TWINRUN_WATCH": "1"})
         assert run.about("factor.entropy") == [] and run.faults == []
-        return {key: run.about("watch." + key) for key in ("libraries", "entropy", "clock", "directory", "python")}
+        return {key: run.about("watch." + key) for key in ("libraries", "entropy", "clock", "dir-order", "python")}
 
     plain = met()
     assert plain == met() and plain["libraries"] == ["python"] and plain["python"] == ["hash=random"]
     for key in ("entropy", "clock"):
         assert int(met(key)[key][0]) == int(plain[key][0]) + 1
-    assert met("list")["directory"] != plain["directory"] and met("list")["directory"] == met("list")["directory"]
+    assert met("list")["dir-order"] != plain["dir-order"] and met("list")["dir-order"] == met("list")["dir-order"]
     assert " random=" in met("random")["python"][0] and met("random")["python"] != met("random")["python"]
     assert len(met("fork")["libraries"]) == 2, "a forked child speaks for itself"
     unwatched = observe("", PYTHONS[0], "watched.py", "clock", rc=0)

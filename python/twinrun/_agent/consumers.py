@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `directory`, `tensor-hash`, `torch-draws` or
+"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `dir-order`, `tensor-hash`, `torch-draws` or
 `numpy-seeds`), whatever library does it for them, or (`unpinned`) for what no pin reaches.
 
 The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames of the job's own files only, looks
@@ -18,7 +18,7 @@ from time import monotonic_ns
 
 from . import finder, native, pins
 
-NUMBERS = {"entropy": 0, "clock": 1, "directory": 2}    # enum tw_factor
+NUMBERS = {"entropy": 0, "clock": 1, "dir-order": 2}    # enum tw_factor
 UNPINNED = {    # module -> what its functions tell
     "os": {"the process id": ("getpid", "getppid", "getpgid", "getsid")},
     "threading": {"the id of a thread": ("get_ident", "get_native_id")},
