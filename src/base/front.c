@@ -26,7 +26,8 @@ void tw_front_say(const struct tw_front *front, const char *format, ...)
     va_end(ap);
 }
 
-void tw_front_trouble(const struct tw_front *front, const struct twin_error *err, const char *format, ...)
+void tw_front_trouble(const struct tw_front *front, const struct twin_error *err,
+                      const char *format, ...)
 {
     char *tail = tw_error_tail(err);
     va_list ap;

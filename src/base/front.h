@@ -2,10 +2,12 @@
 #ifndef TW_BASE_FRONT_H
 #define TW_BASE_FRONT_H
 /*
- * What a room knows of the person in front: it may say something, leave a line of a table (how a run ended), show how
- * far it is, and ask whether to go on. The command decides what becomes of it (cmd/say.c: the terminal; a test: a buffer). A room prints nothing itself.
+ * What a room knows of the person in front: it may say something, leave a line of a table (how a
+ * run ended), show how far it is, and ask whether to go on. The command decides what becomes of it
+ * (cmd/say.c: the terminal; a test: a buffer). A room prints nothing itself.
  *
- * All functions take NULL for a front that hears nothing and never stops. They are called by one thread.
+ * All functions take NULL for a front that hears nothing and never stops. They are called by one
+ * thread.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,10 +2,12 @@
 #ifndef TW_ISOLATE_SEARCH_RUNS_H
 #define TW_ISOLATE_SEARCH_RUNS_H
 /*
- * The runs of a search for a cause. The search (<twin/search.h>) asks for runs in worlds; here each becomes a trial, and
- * what came of it a result. search_runs.c makes and compares them, search_log.c keeps what lets an interrupted search go
- * on, search_arms.c mixes two commands, search_clock.c tells times from other numbers, search_vote.c replays the suspect
- * operation, search_who.c and search_lines.c ask who in the job uses a cause, search_through.c whether A repeats itself.
+ * The runs of a search for a cause. The search (<twin/search.h>) asks for runs in worlds; here each
+ * becomes a trial, and what came of it a result. search_runs.c makes and compares them,
+ * search_log.c keeps what lets an interrupted search go on, search_arms.c mixes two commands,
+ * search_clock.c tells times from other numbers, search_vote.c replays the suspect operation,
+ * search_who.c and search_lines.c ask who in the job uses a cause, search_through.c whether A
+ * repeats itself.
  */
 #include "base.h"
 #include "front.h"
@@ -22,7 +24,8 @@
 #include <twin/isolate.h>
 #include <twin/search.h>
 
-/* What was asked for: the options of twinrun isolate. Those of the output are the command's own and not looked at here. */
+/* What was asked for: the options of twinrun isolate. Those of the output are the command's own and
+ * not looked at here. */
 struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
@@ -92,7 +95,8 @@ uint64_t tw_isolate_handle(const struct twin_run *r);
 /* By a run's number in the log; NULL when nothing is known. */
 const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number);
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
-/* What a request pins (of two arms: has as in A); the world in which so much is pinned, its settings for tw_free. */
+/* What a request pins (of two arms: has as in A); the world in which so much is pinned, its
+ * settings for tw_free. */
 struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c, const struct twin_search_request *q);
 int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned, struct twin_world *out);
 /* With --resume: what earlier runs showed beside their results. */
@@ -112,8 +116,8 @@ int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const stru
                     struct twin_error *err);
 
 /* ---- search_log.c. 0, or an error. */
-/* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the newest one for the same job and
- * candidates, whose log is read into c->log. */
+/* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the
+ * newest one for the same job and candidates, whose log is read into c->log. */
 int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err);
 twin_search_saved tw_isolate_log_save;
 
@@ -127,12 +131,14 @@ const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c); /* wh
 bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q); /* A or B as they are */
 /* Is it known that B's steps are A's, so that a run can be compared while it goes on? */
 bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
-/* Takes from a run what later ones and the report need. v: NULL when it was not compared; then q is not looked at. */
+/* Takes from a run what later ones and the report need. v: NULL when it was not compared; then q is
+ * not looked at. */
 void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v);
 void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_report *r); /* once, before the report: takes from the log what its notes say */
 /* What differs, and the fix: lines to be printed, printable. malloc'ed; NULL: no memory. */
 char *tw_isolate_arms_text(const struct tw_isolate *c, const struct twin_search_report *r);
-/* malloc'ed texts: the options that give the job; a mixed command; notes 0 to TW_ISOLATE_ARMS_NOTES - 1, NULL: none. */
+/* malloc'ed texts: the options that give the job; a mixed command; notes 0 to TW_ISOLATE_ARMS_NOTES
+ * - 1, NULL: none. */
 enum { TW_ISOLATE_ARMS_NOTES = 16 };
 char *tw_isolate_arms_job(const struct tw_isolate *c);
 /* "--a FIRST --b SECOND", quoted for a shell; malloc'ed. */
@@ -142,15 +148,16 @@ char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r); /* null without arms */
 /* ---- search_who.c */
-/* Who in the job asks for the causes that were found, where that can be asked, or for what no pin reaches, when the cause lies there:
- * one more run for each, kept in c->consumer. */
+/* Who in the job asks for the causes that were found, where that can be asked, or for what no pin
+ * reaches, when the cause lies there: one more run for each, kept in c->consumer. */
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r);
 
 /* The options that every run of the search has beside its world; argv is the job's. */
 struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label);
 
 /* ---- search_clock.c */
-/* Where *v leaves open whether numbers are times: the two runs that tell, once in each world, and the comparison anew in their light. */
+/* Where *v leaves open whether numbers are times: the two runs that tell, once in each world, and
+ * the comparison anew in their light. */
 int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *run,
                      struct twin_verdict **v, struct twin_error *err);
 /* Adds these runs to the options of a comparison with `first`, where it is of their world. */
@@ -163,7 +170,8 @@ void tw_isolate_a_again(struct tw_isolate *c, const struct twin_search_report *r
 char *tw_isolate_a_again_text(const struct tw_isolate *c);
 
 /* ---- search_lines.c */
-/* One line of the job that asks for what varies, over all its processes: "train.py:12 | 3@1795349337000 | seed = os.urandom(4)". */
+/* One line of the job that asks for what varies, over all its processes: "train.py:12 |
+ * 3@1795349337000 | seed = os.urandom(4)". */
 struct tw_asking {
     const char *where, *source; /* borrowed */
     size_t where_bytes;
@@ -173,8 +181,9 @@ struct tw_asking {
     size_t threads_bytes;
     bool mixed;          /* in other threads in other processes */
 };
-/* Which of these lines matter? Some runs more, under the pins of all causes; none when that cannot be tried. Puts those first whose
- * other values alone made a run diverge, and those last with whose other values it agreed. word: the agents' name of the factor. */
+/* Which of these lines matter? Some runs more, under the pins of all causes; none when that cannot
+ * be tried. Puts those first whose other values alone made a run diverge, and those last with whose
+ * other values it agreed. word: the agents' name of the factor. */
 void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r, const char *word, struct tw_asking *line, size_t count);
 
 #endif

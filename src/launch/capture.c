@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small programs that help us: one that answers at once, one that goes on for a while; and which Python there is. */
+/* Small programs that help us: one that answers at once, one that goes on for a while; and which
+ * Python there is. */
 #include "capture.h"
 
 #include "base.h"

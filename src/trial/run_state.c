@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run folder says of its run in a word or a number: totals of its traces, its state, its last words. */
+/* What a run folder says of its run in a word or a number: totals of its traces, its state, its
+ * last words. */
 #include "run_state.h"
 
 #include "base.h"
@@ -11,7 +12,8 @@
 #include <string.h>
 #include <twin/trace.h>
 
-/* Steps of one rank: its processes differ (loader workers end no steps), the largest is the trainer's. */
+/* Steps of one rank: its processes differ (loader workers end no steps), the largest is the
+ * trainer's. */
 struct rank_steps {
     int32_t rank;
     uint64_t steps;

@@ -24,8 +24,8 @@ bool tw_run_failed(const struct twin_run *r);
 /* A PyTorch job may compute with bare tensors: no module and no loader shows what goes in, the
  * operation level does. Of a job without PyTorch no level shows more than another. */
 bool tw_run_shows_no_input(const struct twin_run *r);
-/* The level at which such a job is to be run: the operation level where this run ended well and tensors showed no
- * input, else the run's own. */
+/* The level at which such a job is to be run: the operation level where this run ended well and
+ * tensors showed no input, else the run's own. */
 enum twin_level tw_run_level_that_sees(const struct twin_run *r);
 
 #endif

@@ -12,7 +12,8 @@
 enum { LONG_S = 1800 };                 /* nor below that of time */
 
 int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, const char *title,
-                  const struct twin_compare_options *how, struct twin_run **out, struct twin_error *err)
+                  const struct twin_compare_options *how, struct twin_run **out,
+                  struct twin_error *err)
 {
     struct tw_run_totals t;
     s->trial = (struct tw_trial){.front = s->front, .title = title, .deadline_ns = s->deadline_ns};
@@ -45,7 +46,8 @@ int tw_series_keep(struct tw_series *s, struct twin_run *r, struct twin_error *e
     return 0;
 }
 
-int tw_series_compare(struct tw_series *s, const struct twin_compare_options *how, struct twin_error *err)
+int tw_series_compare(struct tw_series *s, const struct twin_compare_options *how,
+                      struct twin_error *err)
 {
     struct twin_verdict *v = NULL;
     int rc = twin_compare((const struct twin_run *const *)s->runs, s->count, how, &v, err);
@@ -80,24 +82,28 @@ bool tw_series_has_room(const struct tw_series *s, uint64_t more, bool quiet)
     const struct twin_run *r = s->runs[0];
     tw_run_totals(r, &t);
     uint64_t bytes = t.bytes + r->stdout_bytes + r->stderr_bytes;
-    uint64_t free_bytes = statvfs(s->home, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+    bool known = statvfs(s->home, &fs) == 0;
+    uint64_t free_bytes = known ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
     if (bytes * more > free_bytes) {
         tw_front_say(s->front,
-                     "%s: expected %s free in %s for %llu more runs, found %s; try --home on a larger disk, fewer --runs, "
-                     "--steps, or --level steps",
-                     s->command, tw_human_bytes(bytes * more, all), s->home, (unsigned long long)more,
-                     tw_human_bytes(free_bytes, left));
+                     "%s: expected %s free in %s for %llu more runs, found %s; try --home on a "
+                     "larger disk, fewer --runs, --steps, or --level steps",
+                     s->command, tw_human_bytes(bytes * more, all), s->home,
+                     (unsigned long long)more, tw_human_bytes(free_bytes, left));
         return false;
     }
     if (quiet)
         return true;
     if (bytes * more > LARGE_BYTES)
         tw_front_say(s->front, "each run keeps about %s; %llu more: up to %s of the %s free in %s",
-                     tw_human_bytes(bytes, each), (unsigned long long)more, tw_human_bytes(bytes * more, all),
-                     tw_human_bytes(free_bytes, left), s->home);
+                     tw_human_bytes(bytes, each), (unsigned long long)more,
+                     tw_human_bytes(bytes * more, all), tw_human_bytes(free_bytes, left), s->home);
     if (r->wall_s * (double)more > LONG_S)
-        tw_front_say(s->front, "%llu more run%s: up to %s, less when they part early; --steps N makes runs shorter",
-                     (unsigned long long)more, more == 1 ? "" : "s", tw_human_seconds(r->wall_s * (double)more, time));
+        tw_front_say(s->front,
+                     "%llu more run%s: up to %s, less when they part early; --steps N makes runs "
+                     "shorter",
+                     (unsigned long long)more, more == 1 ? "" : "s",
+                     tw_human_seconds(r->wall_s * (double)more, time));
     return true;
 }
 

@@ -2,8 +2,9 @@
 #ifndef TW_TRIAL_SERIES_H
 #define TW_TRIAL_SERIES_H
 /*
- * Runs of one question, made one after the other, the first of which is the reference: each is compared with it while it
- * goes on, and all of them when it has ended. What comes next, and when it is enough, the caller decides.
+ * Runs of one question, made one after the other, the first of which is the reference: each is
+ * compared with it while it goes on, and all of them when it has ended. What comes next, and when
+ * it is enough, the caller decides.
  */
 #include "trial.h"
 
@@ -22,19 +23,23 @@ struct tw_series {
 };
 
 /*
- * One run. *out is the caller's. how: the comparison with the reference while it goes on; NULL: it is not compared.
- * Returns what tw_trial_make does, and notes whether time is up or the person wants an end.
+ * One run. *out is the caller's. how: the comparison with the reference while it goes on; NULL: it
+ * is not compared. Returns what tw_trial_make does, and notes whether time is up or the person
+ * wants an end.
  */
 int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, const char *title,
-                  const struct twin_compare_options *how, struct twin_run **out, struct twin_error *err);
+                  const struct twin_compare_options *how, struct twin_run **out,
+                  struct twin_error *err);
 /* Adds a run to s->runs, which owns it then, also after an error. */
 int tw_series_keep(struct tw_series *s, struct twin_run *r, struct twin_error *err);
 /* Compares all runs anew. On an error the verdict stays as it was. */
-int tw_series_compare(struct tw_series *s, const struct twin_compare_options *how, struct twin_error *err);
-/* Is run i in another class than the reference? Classes count whatever was made after the first divergence. */
+int tw_series_compare(struct tw_series *s, const struct twin_compare_options *how,
+                      struct twin_error *err);
+/* Is run i in another class than the reference? Classes count whatever was made after the first
+ * divergence. */
 bool tw_series_diverged(const struct tw_series *s, size_t i);
-/* Are `more` runs like the first likely to fit the disk of the home? Says so when not, and unless quiet also how much
- * room and time they take, where that is much. */
+/* Are `more` runs like the first likely to fit the disk of the home? Says so when not, and unless
+ * quiet also how much room and time they take, where that is much. */
 bool tw_series_has_room(const struct tw_series *s, uint64_t more, bool quiet);
 /* Forgets runs and verdict, to begin again. */
 void tw_series_clear(struct tw_series *s);

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <twin/provenance.h>
 
-/* A run that has diverged goes on until the drift can be seen to grow: ten steps, and as many again as it took to
- * diverge (a hundred at most). A short rest is cheaper to let finish, since the printed output and the files then count
- * too. */
+/* A run that has diverged goes on until the drift can be seen to grow: ten steps, and as many again
+ * as it took to diverge (a hundred at most). A short rest is cheaper to let finish, since the
+ * printed output and the files then count too. */
 enum { STEPS_AFTER_MIN = 10, STEPS_AFTER_ENOUGH = 100, REST_WORTH_SAVING_S = 10 };
 
 static bool enough_is_known(const struct tw_trial *t, const struct twin_progress *p)
@@ -40,9 +40,10 @@ static int watch(void *user, const struct twin_progress *p)
         return end_trial(t, TW_TRIAL_INTERRUPTED);
     if (t->deadline_ns && tw_monotonic_ns() > t->deadline_ns)
         return end_trial(t, TW_TRIAL_OUT_OF_TIME);
-    /* An error here only means that nothing is known yet: the comparison at the end is the one that counts. */
+    /* An error here only means that nothing is known yet: the comparison at the end counts. */
     if (t->reference && !t->diverged && p->step &&
-        twin_compare_live(t->reference, p->run_dir, &t->how, &t->diverged, &t->diverged_step, NULL) != 0)
+        twin_compare_live(t->reference, p->run_dir, &t->how, &t->diverged, &t->diverged_step,
+                          NULL) != 0)
         t->diverged = false;
     if (t->diverged && enough_is_known(t, p))
         return end_trial(t, TW_TRIAL_DIVERGED);
@@ -73,8 +74,8 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
 
 /* ---- what the person in front sees */
 
-void tw_trial_show(const struct tw_front *front, const char *title, const struct twin_progress *p, double expected_s,
-                   uint64_t expected_steps)
+void tw_trial_show(const struct tw_front *front, const char *title, const struct twin_progress *p,
+                   double expected_s, uint64_t expected_steps)
 {
     char seconds[24], step[32], of[32];
     struct tw_buf line = {0};
@@ -86,13 +87,15 @@ void tw_trial_show(const struct tw_front *front, const char *title, const struct
     if (p->step && expected_steps)
         tw_buf_printf(&line, " of %s", tw_human_count(expected_steps, of));
     if (expected_s > p->elapsed_s)
-        tw_buf_printf(&line, "  about %s left in this run", tw_human_seconds(expected_s - p->elapsed_s, seconds));
+        tw_buf_printf(&line, "  about %s left in this run",
+                      tw_human_seconds(expected_s - p->elapsed_s, seconds));
     if (!line.failed)
         tw_front_progress(front, line.data);
     tw_buf_free(&line);
 }
 
-void tw_trial_line(const struct tw_front *front, const char *title, const struct twin_run *r, const char *state)
+void tw_trial_line(const struct tw_front *front, const char *title, const struct twin_run *r,
+                   const char *state)
 {
     struct tw_run_totals t;
     char seconds[24], steps[32], records[32], dropped[32];
@@ -101,11 +104,13 @@ void tw_trial_line(const struct tw_front *front, const char *title, const struct
     tw_buf_puts(&rest, "");
     if (t.dropped)
         tw_buf_printf(&rest, "  %s dropped", tw_human_count(t.dropped, dropped));
-    if (isfinite(t.observer) && t.records && r->level != TWIN_LEVEL_OPS) /* a zoom is no measurement */
+    bool measures = r->level != TWIN_LEVEL_OPS; /* a zoom does not */
+    if (isfinite(t.observer) && t.records && measures)
         tw_buf_printf(&rest, "  observer +%.1f%%", 100 * t.observer);
     tw_front_progress(front, NULL);
-    tw_front_line(front, "%s  %-8s %10s  %s step%s  %s record%s%s", title, state, tw_human_seconds(r->wall_s, seconds),
-                  tw_human_count(t.steps, steps), t.steps == 1 ? "" : "s", tw_human_count(t.records, records),
+    tw_front_line(front, "%s  %-8s %10s  %s step%s  %s record%s%s", title, state,
+                  tw_human_seconds(r->wall_s, seconds), tw_human_count(t.steps, steps),
+                  t.steps == 1 ? "" : "s", tw_human_count(t.records, records),
                   t.records == 1 ? "" : "s", rest.failed ? "" : rest.data);
     tw_buf_free(&rest);
 }

@@ -18,8 +18,8 @@ bool tw_data_split(const char *given, char **dir, char **manifest)
     return *dir && *manifest;
 }
 
-int tw_data_record(const char *dir, const char *manifest, const struct twin_snapshot *was, struct twin_run_data *out,
-                   struct twin_error *err)
+int tw_data_record(const char *dir, const char *manifest, const struct twin_snapshot *was,
+                   struct twin_run_data *out, struct twin_error *err)
 {
     assert(sizeof out->root == sizeof was->root);
     memcpy(out->root, was->root, sizeof out->root);

@@ -38,8 +38,8 @@ static void send_progress(void *user, const struct twin_progress *p)
     send(*fd, &s, sizeof s, MSG_NOSIGNAL);
 }
 
-/* What runs before have read of a piped stdin is in the spool. Behind it two runs at the same time would take turns at
- * our stdin, so for them it ends there. */
+/* What runs before have read of a piped stdin is in the spool. Behind it two runs at the same time
+ * would take turns at our stdin, so for them it ends there. */
 static void end_stdin(void)
 {
     struct stat st;
@@ -51,11 +51,11 @@ static void end_stdin(void)
     close(ends[1]);
 }
 
-static _Noreturn void work(struct tw_workers *w, const struct twin_launch_options *o, struct tw_trial *trial, int fd,
-                           pid_t parent)
+static _Noreturn void work(struct tw_workers *w, const struct twin_launch_options *o,
+                           struct tw_trial *trial, int fd, pid_t parent)
 {
     struct said s = {.last = true};
-    struct tw_front silent = {.user = NULL}; /* what is to be shown and said is the parent's to say */
+    struct tw_front silent = {.user = NULL}; /* showing and saying is the parent's */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
         _exit(1);
     if (w->front)
@@ -81,7 +81,8 @@ static _Noreturn void work(struct tw_workers *w, const struct twin_launch_option
 
 /* ---- in the parent */
 
-int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t room, struct twin_error *err)
+int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t room,
+                    struct twin_error *err)
 {
     static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     struct sigaction act;
@@ -102,8 +103,8 @@ int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t r
     return 0;
 }
 
-int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o, const struct tw_trial *trial,
-                     struct twin_error *err)
+int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
+                     const struct tw_trial *trial, struct twin_error *err)
 {
     int ends[2];
     pid_t parent = getpid();

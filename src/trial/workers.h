@@ -2,12 +2,13 @@
 #ifndef TW_TRIAL_WORKERS_H
 #define TW_TRIAL_WORKERS_H
 /*
- * Several runs at the same time. A launch owns its process (it reads the signals, is the job's subreaper and buries
- * whatever child ends), so each one is made in a process of its own: a fork of this one, which launches and says where
- * the run folder is.
+ * Several runs at the same time. A launch owns its process (it reads the signals, is the job's
+ * subreaper and buries whatever child ends), so each one is made in a process of its own: a fork of
+ * this one, which launches and says where the run folder is.
  *
- * From open until the wait is over stop signals are held here. Those that the terminal sends reach every worker as well,
- * others are passed on; a worker ends its job and comes back. A worker whose parent is gone ends its job, too.
+ * From open until the wait is over stop signals are held here. Those that the terminal sends reach
+ * every worker as well, others are passed on; a worker ends its job and comes back. A worker whose
+ * parent is gone ends its job, too.
  */
 #include "trial.h"
 
@@ -21,7 +22,7 @@
 struct tw_worker {
     pid_t pid;             /* 0: none, or it has ended */
     int fd;                /* what it says; -1 once it has said all */
-    struct tw_trial trial; /* title NULL; after the wait it holds what was found. Its run NULL: rc says why */
+    struct tw_trial trial; /* after the wait: what was found. Its run NULL: rc says why */
     struct twin_progress progress;
     int rc;                /* of tw_trial_make; TWIN_EINTR: stopped before there was a run */
     struct twin_error err;
@@ -37,11 +38,14 @@ struct tw_workers {
     bool interrupted;
 };
 
-int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t room, struct twin_error *err);
-/* Makes a run as tw_trial_make does, with a copy of *trial, but comes back at once. o and what it points to may go then. */
-int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o, const struct tw_trial *trial,
-                     struct twin_error *err);
-/* Until all have ended; then the signals are let through again. title and expected_s: of the progress line. */
+int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t room,
+                    struct twin_error *err);
+/* Makes a run as tw_trial_make does, with a copy of *trial, but comes back at once. o and what it
+ * points to may go then. */
+int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
+                     const struct tw_trial *trial, struct twin_error *err);
+/* Until all have ended; then the signals are let through again. title and expected_s: of the
+ * progress line. */
 void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s);
 /* Ends what still runs. */
 void tw_workers_close(struct tw_workers *w);

@@ -6,7 +6,8 @@
 #include <twin/run.h>
 
 typedef int tw_world_fn(void *user, const char *name, const char *value, struct twin_error *err);
-/* Calls each(name, value) until one returns non-zero, which is returned. A run without a record of its world: no call, 0. */
+/* Calls each(name, value) until one returns non-zero, which is returned. A run without a record of
+ * its world: no call, 0. */
 int tw_world_of(const struct twin_run *r, tw_world_fn *each, void *user, struct twin_error *err);
 
 #endif

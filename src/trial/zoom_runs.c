@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs of reruns at operation level: of every operation in the window, then of the suspect with its values kept. */
+/* Pairs of reruns at operation level: of every operation in the window, then of the suspect with
+ * its values kept. */
 #include "zoom_runs.h"
 
 #include "base.h"
@@ -29,14 +30,16 @@ static bool uses_torch(const struct twin_run *r)
     return found;
 }
 
-/* The batch and the generator have their consumer named already; single operations say more only about computing. */
+/* The batch and the generator have their consumer named already; single operations say more only
+ * about computing. */
 static bool is_computed(enum twin_phase phase)
 {
     return phase == TWIN_PHASE_INIT || phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD ||
            phase == TWIN_PHASE_COLLECTIVE || phase == TWIN_PHASE_OPTIMIZER || phase == TWIN_PHASE_KERNEL;
 }
 
-/* An arm of several trainers: a rerun that stops all of them after some steps never gets to the later ones. */
+/* An arm of several trainers: a rerun that stops all of them after some steps never gets to the
+ * later ones. */
 static bool several_trainers(const struct twin_verdict *v)
 {
     for (size_t i = 0; i < v->range_count; i++)
@@ -45,7 +48,8 @@ static bool several_trainers(const struct twin_verdict *v)
     return false;
 }
 
-/* Set by the job's own lines: no operation makes it. Of torch's generators the line that draws first can be shown. */
+/* Set by the job's own lines: no operation makes it. Of torch's generators the line that draws
+ * first can be shown. */
 static bool is_set_by_the_job(const struct twin_finding *f)
 {
     bool of_torch = tw_starts(f->name, "torch.");
@@ -219,9 +223,10 @@ static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 }
 
 /*
- * First every operation of the window is fingerprinted, which names the suspect. Then the pair is run once more with
- * the suspect's values kept and itself replayed on its inputs: counts, ulp, and whether it agrees with itself, here and
- * on another core. When that second pair does not part, the first one's answer stands, but its replays still count.
+ * First every operation of the window is fingerprinted, which names the suspect. Then the pair is
+ * run once more with the suspect's values kept and itself replayed on its inputs: counts, ulp, and
+ * whether it agrees with itself, here and on another core. When that second pair does not part, the
+ * first one's answer stands, but its replays still count.
  */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err)
 {

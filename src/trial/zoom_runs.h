@@ -28,7 +28,8 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
 /* And were single operations not seen already? */
 bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why);
 
-/* Reruns pairs and merges what they show into v->first. Adds a note when the zoom showed nothing. 0 or a TWIN_E*. */
+/* Reruns pairs and merges what they show into v->first. Adds a note when the zoom showed nothing. 0
+ * or a TWIN_E*. */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err);
 void tw_zoom_free(struct tw_zoom *z);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watched runs, with a person in front who is a buffer: how each of them ends, and what is shown of it. */
+/* Watched runs, with a person in front who is a buffer: how each of them ends, and what is shown of
+ * it. */
 #include "run_state.h"
 #include "series.h"
 #include "trial.h"
@@ -47,13 +48,15 @@ static bool wants_an_end(void *user)
 
 static struct tw_front front_of(struct listener *l)
 {
-    return (struct tw_front){.user = l, .say = hear, .line = read_line, .progress = see, .stop = wants_an_end};
+    return (struct tw_front){
+        .user = l, .say = hear, .line = read_line, .progress = see, .stop = wants_an_end};
 }
 
 static struct twin_launch_options options_of(char *const *argv)
 {
     return (struct twin_launch_options){
-        .argv = argv, .label = "trial", .level = TWIN_LEVEL_STEPS, .window_last = UINT32_MAX, .no_telemetry = true};
+        .argv = argv, .label = "trial", .level = TWIN_LEVEL_STEPS, .window_last = UINT32_MAX,
+        .no_telemetry = true};
 }
 
 static void make_trial(struct tw_trial *t, char *const *argv)
@@ -178,10 +181,13 @@ static void several_at_once(void **state)
     struct tw_front front = front_of(&l);
     struct tw_workers w;
     struct twin_error err = TWIN_ERROR_INIT;
-    char *argv[3][4] = {{"sh", "-c", "sleep 0.5", NULL}, {"sh", "-c", "exit 4", NULL}, {"sleep", "60", NULL, NULL}};
+    char *argv[3][4] = {{"sh", "-c", "sleep 0.5", NULL}, {"sh", "-c", "exit 4", NULL},
+                        {"sleep", "60", NULL, NULL}};
     assert_int_equal(tw_workers_open(&w, &front, 3, &err), 0);
     for (size_t i = 0; i < 3; i++) {
-        struct tw_trial t = {.front = &front, .deadline_ns = i == 2 ? tw_monotonic_ns() + 300000000 : 0};
+        struct tw_trial t = {.front = &front};
+        if (i == 2)
+            t.deadline_ns = tw_monotonic_ns() + 300000000;
         struct twin_launch_options o = options_of(argv[i]);
         assert_int_equal(tw_workers_start(&w, &o, &t, &err), 0);
     }
@@ -195,7 +201,8 @@ static void several_at_once(void **state)
     tw_workers_close(&w);
 }
 
-/* Three runs, the first of which is the reference. Without an agent nothing that they computed is seen. */
+/* Three runs, the first of which is the reference. Without an agent nothing that they computed is
+ * seen. */
 static void series_of_runs(void **state)
 {
     (void)state;
@@ -264,8 +271,8 @@ static void names_of_data(void **state)
 {
     (void)state;
     static const struct { const char *given, *dir, *manifest; } cases[] = {
-        {"data", "data", "data.snapshot"}, {"data//", "data//", "data.snapshot"}, {"a=b=c.snapshot", "a=b", "c.snapshot"},
-        {"/", "/", "/.snapshot"}, {"data=", "data", ""}, {"=m", "", "m"},
+        {"data", "data", "data.snapshot"}, {"data//", "data//", "data.snapshot"},
+        {"a=b=c.snapshot", "a=b", "c.snapshot"}, {"/", "/", "/.snapshot"}, {"data=", "data", ""}, {"=m", "", "m"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *dir = NULL, *manifest = NULL;
