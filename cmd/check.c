@@ -10,8 +10,9 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
-#include "zoom.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
@@ -158,16 +159,16 @@ static int prepare(struct tw_check *c)
         return TW_EXIT_TROUBLE;
     if (a->tolerance && twin_tolerance_check(a->tolerance, &err) != 0)
         return tw_trouble(&err, "check: --tolerance");
-    c->home = tw_home_for_runs(a->home, "check");
-    if (!c->home)
+    c->series.home = tw_home_for_runs(a->home, "check");
+    if (!c->series.home)
         return TW_EXIT_TROUBLE;
     int rc = tw_data_verify("check", &a->data, a->quiet, &c->data);
     if (rc >= 0)
         return rc;
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
-        c->spool = tw_printf("%s/stdin-%d-%llx", c->home, (int)getpid(), (unsigned long long)tw_monotonic_ns());
+        c->spool = tw_printf("%s/stdin-%d-%llx", c->series.home, (int)getpid(), (unsigned long long)tw_monotonic_ns());
     if (a->max_time)
-        c->deadline_ns = tw_monotonic_ns() + a->max_time * 1000000000u;
+        c->series.deadline_ns = tw_monotonic_ns() + a->max_time * 1000000000u;
     c->level = a->level == LEVEL_NOT_GIVEN ? TWIN_LEVEL_TENSORS : a->level;
     return -1;
 }
@@ -181,22 +182,22 @@ static int series_at_the_right_level(struct tw_check *c)
     c->level = TWIN_LEVEL_OPS;
     tw_say("no hook saw a batch or an input (bare tensors?); starting again at operation level, which sees every operation (slower)");
     rc = tw_check_series(c);
-    if (rc < 0 && c->v)
-        tw_verdict_note(c->v, "recorded at operation level, since no hook of the usual level saw a batch or an input");
+    if (rc < 0 && c->series.v)
+        twin_verdict_note(c->series.v, "recorded at operation level, since no hook of the usual level saw a batch or an input");
     return rc;
 }
 
 /* Does what parted look like a case whose cause is known? */
 static void look_up(const struct tw_check *c, struct tw_known *k)
 {
-    if (c->args.no_cases || c->v->outcome != TWIN_DIFFER || !c->v->first)
+    if (c->args.no_cases || c->series.v->outcome != TWIN_DIFFER || !c->series.v->first)
         return;
-    bool resumed = c->arms && (c->v->shift != 0 || c->v->first->step_a != c->v->first->step_b);
-    struct twin_signature s = tw_known_signature(c->v->first, resumed ? "resumed" : c->arms ? "two" : "same");
+    bool resumed = c->arms && (c->series.v->shift != 0 || c->series.v->first->step_a != c->series.v->first->step_b);
+    struct twin_signature s = tw_known_signature(c->series.v->first, resumed ? "resumed" : c->arms ? "two" : "same");
     char **settings = NULL;
-    s.setting_count = tw_known_settings(c->runs[0], &settings);
+    s.setting_count = tw_known_settings(c->series.runs[0], &settings);
     s.settings = settings;
-    tw_known_look_up(c->home, &s, k);
+    tw_known_look_up(c->series.home, &s, k);
     tw_known_settings_free(settings, s.setting_count);
 }
 
@@ -219,9 +220,9 @@ static char *job_in_words(const struct tw_check *c)
 static void note_in_ledger(const struct tw_check *c)
 {
     char *command = job_in_words(c);
-    tw_ledger_note(&(struct tw_noted){.home = c->home, .url = c->args.ledger, .verb = c->args.against ? "gate" : "check", .command = command,
-                                      .outcome = twin_verdict_name(c->v->outcome), .first = c->v->outcome == TWIN_SAME ? NULL : c->v->first,
-                                      .runs = (const struct twin_run *const *)c->runs, .count = c->count});
+    tw_ledger_note(&(struct tw_noted){.home = c->series.home, .url = c->args.ledger, .verb = c->args.against ? "gate" : "check", .command = command,
+                                      .outcome = twin_verdict_name(c->series.v->outcome), .first = c->series.v->outcome == TWIN_SAME ? NULL : c->series.v->first,
+                                      .runs = (const struct twin_run *const *)c->series.runs, .count = c->series.count});
     tw_free(command);
 }
 
@@ -241,10 +242,10 @@ static struct twin_report_again suggestions(const struct tw_check *c, struct tw_
 /* Of a resumed arm the verdict names the state that the seam lost, which a search among pins cannot. */
 static bool can_isolate(const struct tw_check *c)
 {
-    if (c->interrupted || c->shares_files)
+    if (c->series.interrupted || c->shares_files)
         return false;
     if (c->arms)
-        return c->arm_unsteady || (c->arm_repeats && c->v->shift == 0);
+        return c->arm_unsteady || (c->arm_repeats && c->series.v->shift == 0);
     return !c->args.against || c->gate_unsteady;
 }
 
@@ -263,9 +264,9 @@ static int print_verdict(struct tw_check *c)
         .compare = &compare,
         .json = c->args.json,
         .github = c->args.github,
-        .can_zoom = !c->zoomed && !c->args.against && c->v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->v, c->runs[0], &why),
+        .can_zoom = !c->zoomed && !c->args.against && c->series.v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->series.v, c->series.runs[0], &why),
         .can_isolate = can_isolate(c),
-        .shares_files = c->shares_files && !c->interrupted,
+        .shares_files = c->shares_files && !c->series.interrupted,
         .repeats = c->arm_repeats,
         .hint = known.hint,
         .again = suggestions(c, &again),
@@ -273,25 +274,25 @@ static int print_verdict(struct tw_check *c)
     look_up(c, &known);
     o.hint_count = known.count;
     c->printed = true;
-    int rc = tw_verdict_print(c->v, (const struct twin_run *const *)c->runs, c->count, &o);
-    if (c->v->outcome == TWIN_FAILED && !c->args.json)
-        tw_check_show_tail(c->runs[0]);
+    int rc = tw_verdict_print(c->series.v, (const struct twin_run *const *)c->series.runs, c->series.count, &o);
+    if (c->series.v->outcome == TWIN_FAILED && !c->args.json)
+        tw_check_show_tail(c->series.runs[0]);
     note_in_ledger(c);
     tw_known_free(&known);
     tw_again_free(&again);
     tw_free(command);
-    return c->interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
+    return c->series.interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
 }
 
 /* Had the runs, and the ranks of the first, different worlds? */
 static void look_around(struct tw_check *c)
 {
-    char *runs = c->v->outcome == TWIN_DIFFER ? twin_provenance_summary((const struct twin_run *const *)c->runs, c->count) : NULL,
-         *ranks = c->count ? twin_provenance_parity_summary(c->runs[0]) : NULL;
+    char *runs = c->series.v->outcome == TWIN_DIFFER ? twin_provenance_summary((const struct twin_run *const *)c->series.runs, c->series.count) : NULL,
+         *ranks = c->series.count ? twin_provenance_parity_summary(c->series.runs[0]) : NULL;
     if (runs)
-        tw_verdict_note(c->v, "%s", runs);
+        twin_verdict_note(c->series.v, "%s", runs);
     if (ranks)
-        tw_verdict_note(c->v, "%s", ranks);
+        twin_verdict_note(c->series.v, "%s", ranks);
     tw_free(runs);
     tw_free(ranks);
 }
@@ -301,7 +302,7 @@ static int check(struct tw_check *c)
     int rc = c->args.transplant ? tw_check_transplant(c) : c->args.against ? tw_check_gate(c) : series_at_the_right_level(c);
     if (rc >= 0)
         return rc;
-    if (!c->interrupted && !c->out_of_time && !c->trouble) {
+    if (!c->series.interrupted && !c->series.out_of_time && !c->trouble) {
         tw_check_clock(c);
         tw_check_repeat_arm(c);
         if (!c->args.against)
@@ -311,8 +312,8 @@ static int check(struct tw_check *c)
     tw_check_shared_files(c);
     look_around(c);
     tw_check_save_baseline(c);
-    if (c->out_of_time)
-        tw_verdict_note(c->v, "the time of --max-time was up in run %zu of %llu: judged by what there is", c->count,
+    if (c->series.out_of_time)
+        twin_verdict_note(c->series.v, "the time of --max-time was up in run %zu of %llu: judged by what there is", c->series.count,
                         (unsigned long long)c->args.runs);
     tw_stdout_restore();
     return print_verdict(c);
@@ -320,19 +321,15 @@ static int check(struct tw_check *c)
 
 static void fini(struct tw_check *c)
 {
-    twin_verdict_free(c->v);
     twin_baseline_free(c->baseline);
     twin_run_free(c->half);
-    for (size_t i = 0; i < c->count; i++)
-        twin_run_free(c->runs[i]);
-    tw_free(c->runs);
     if (c->spool)
         unlink(c->spool);
     tw_free(c->spool);
-    tw_free(c->home);
     tw_free(c->signer);
     tw_free(c->args.ignore.items);
     tw_free(c->args.keys.items);
+    tw_series_free(&c->series);
 }
 
 /* Bad use must not look like a bad commit to git bisect, so this holds before the options are parsed. */
@@ -346,7 +343,8 @@ static bool asks_for_bisect(int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
-    struct tw_check c = {.args = {.level = LEVEL_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN, .runs = TW_NOT_GIVEN}};
+    struct tw_check c = {.args = {.level = LEVEL_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN, .runs = TW_NOT_GIVEN},
+                         .series = {.front = &tw_terminal, .command = "check"}};
     struct tw_operands job;
     bool bisect = asks_for_bisect(argc, argv);
     int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);

@@ -4,7 +4,7 @@
 /* Inside of twinrun check: check.c (options, order of events), check_series.c (the runs), check_extra.c (what follows). */
 #include "data.h"
 #include "options.h"
-#include "watch.h"
+#include "series.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,13 +30,10 @@ struct tw_check {
     char *shell[2][4];
     bool arms;                  /* --a and --b, or --resume-with */
     struct twin_run *half;      /* --resume-with: the run that was cut short, in whose folder arm B goes on */
-    char *home, *spool;
+    char *spool;
     struct tw_data data;        /* of args.data, verified */
-    uint64_t deadline_ns;
-    struct twin_run **runs;     /* runs[0] is the reference */
-    size_t count;
-    struct twin_verdict *v;     /* over runs[0..count-1]; NULL before the first comparison */
-    bool interrupted, out_of_time, zoomed, printed;
+    struct tw_series series;    /* the runs and the verdict on them */
+    bool zoomed, printed;
     struct twin_baseline *baseline; /* --against */
     char *signer;               /* whose signatures of it are good; NULL: nobody asked */
     bool runs_given;            /* --runs */
@@ -44,7 +41,6 @@ struct tw_check {
     bool arm_repeats, arm_unsteady; /* A against A: it repeats itself; it parts from itself no later than from B */
     bool shares_files;          /* runs found files that earlier ones wrote: said, and a likelier cause than any factor */
     int trouble;                /* exit code to leave with after the verdict on the runs that worked; 0 = none */
-    struct tw_watch watch;      /* of the run that goes on, or went on last */
 };
 
 enum { TW_CHECK_UNSEEN = 1000 }; /* no hook saw a tensor: not an exit code */
@@ -58,7 +54,7 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
 struct twin_compare_options tw_check_how(const struct tw_check *c); /* are its runs compared */
 int tw_check_compare(struct tw_check *c);
 
-/* Adds a run to c->runs, which owns it then. */
+/* Adds a run to the series, which owns it then. */
 int tw_check_keep(struct tw_check *c, struct twin_run *r);
 
 /* ---- check_transplant.c: instead of the series. -1 to go on, or the exit code to leave with. */

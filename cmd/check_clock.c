@@ -6,9 +6,9 @@
 #include "check.h"
 
 #include "faster.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 
 #include "base.h"
@@ -18,8 +18,8 @@
 
 static bool is_wanted(const struct tw_check *c)
 {
-    return !c->args.no_clock && !c->args.against && !c->args.transplant && c->v &&
-           c->v->outcome == TWIN_INCONCLUSIVE && c->v->open_only && c->count > 1;
+    return !c->args.no_clock && !c->args.against && !c->args.transplant && c->series.v &&
+           c->series.v->outcome == TWIN_INCONCLUSIVE && c->series.v->open_only && c->series.count > 1;
 }
 
 /* One run; NULL: it was not made to its end. */
@@ -27,8 +27,8 @@ static struct twin_run *run_faster(struct tw_check *c, int i)
 {
     char title[48];
     struct twin_run *run = NULL;
-    uint64_t limit = tw_faster_limit_ns(c->runs[0]->wall_s);
-    uint64_t deadline = c->deadline_ns;
+    uint64_t limit = tw_faster_limit_ns(c->series.runs[0]->wall_s);
+    uint64_t deadline = c->series.deadline_ns;
     snprintf(title, sizeof title, "clock x%u", tw_faster_factor(i));
     struct twin_world_plan p = {.cpu = -1};
     if (twin_world_plan_faster(&p, tw_faster_factor(i), tw_faster_since(), NULL) != 0)
@@ -36,14 +36,14 @@ static struct twin_run *run_faster(struct tw_check *c, int i)
     struct twin_launch_options o = tw_check_launch_options(c, 0, "clock");
     o.env = p.env;
     if (deadline == 0 || limit < deadline)
-        c->deadline_ns = limit;
-    bool had_time = c->out_of_time;
+        c->series.deadline_ns = limit;
+    bool had_time = c->series.out_of_time;
     bool made = tw_check_launch(c, &o, title, false, &run) < 0;
-    bool cut = c->out_of_time && !had_time;
+    bool cut = c->series.out_of_time && !had_time;
     twin_world_plan_free(&p);
-    c->deadline_ns = deadline;
-    c->out_of_time = had_time;
-    if (made && !cut && !c->interrupted)
+    c->series.deadline_ns = deadline;
+    c->series.out_of_time = had_time;
+    if (made && !cut && !c->series.interrupted)
         return run;
     twin_run_free(run);
     return NULL;
@@ -62,19 +62,19 @@ void tw_check_clock(struct tw_check *c)
     for (int i = 0; i < TW_FASTER_RUNS && (i == 0 || run[0]); i++) {
         run[i] = run_faster(c, i);
         if (run[i] && !c->args.quiet)
-            tw_run_line(i ? "clock x12" : "clock x64", run[i], tw_run_state(run[i], text));
+            tw_trial_line(&tw_terminal, i ? "clock x12" : "clock x64", run[i], tw_run_state(run[i], text));
     }
     if (!run[0] || !run[1]) {
-        tw_verdict_note(c->v, "clock experiment: a run under a faster clock was cut short, so nothing is known by it");
+        twin_verdict_note(c->series.v, "clock experiment: a run under a faster clock was cut short, so nothing is known by it");
     } else {
         struct twin_compare_options o = tw_check_how(c);
         o.faster[0] = run[0];
         o.faster[1] = run[1];
-        if (twin_compare((const struct twin_run *const *)c->runs, c->count, &o, &v, &err) != 0) {
+        if (twin_compare((const struct twin_run *const *)c->series.runs, c->series.count, &o, &v, &err) != 0) {
             tw_trouble(&err, "check: the clock experiment failed, the verdict stands without it");
         } else {
-            twin_verdict_free(c->v);
-            c->v = v;
+            twin_verdict_free(c->series.v);
+            c->series.v = v;
         }
     }
     twin_run_free(run[0]);

@@ -2,11 +2,11 @@
 /* What follows the series: zoom, the repeat of arm A, the control run, hints. None of it changes the outcome. */
 #include "check.h"
 
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
-#include "zoom.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
@@ -17,7 +17,7 @@
 /* The first run that differs from the reference: the zoom pair stands for it. */
 static bool differs(const struct tw_check *c)
 {
-    return c->v && c->v->outcome == TWIN_DIFFER && c->v->first;
+    return c->series.v && c->series.v->outcome == TWIN_DIFFER && c->series.v->first;
 }
 
 void tw_check_zoom(struct tw_check *c)
@@ -25,24 +25,24 @@ void tw_check_zoom(struct tw_check *c)
     const char *why = NULL;
     if (!differs(c) || c->args.no_zoom)
         return;
-    if (!tw_zoom_is_useful(c->v, c->runs[0], &why)) /* nobody asked for a zoom by name: its absence needs no words */
+    if (!tw_zoom_is_useful(c->series.v, c->series.runs[0], &why)) /* nobody asked for a zoom by name: its absence needs no words */
         return;
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"),
                                b = tw_check_launch_options(c, c->arms, "zoom-b");
-    struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet,
-                        .run_s = c->runs[0]->wall_s, .limit_s = (double)c->args.zoom_time};
-    if (tw_zoom_run(c->v, &z, &err) != 0)
+    struct tw_zoom z = {.front = &tw_terminal, .base_a = &a, .base_b = &b, .deadline_ns = c->series.deadline_ns, .quiet = c->args.quiet,
+                        .run_s = c->series.runs[0]->wall_s, .limit_s = (double)c->args.zoom_time};
+    if (tw_zoom_run(c->series.v, &z, &err) != 0)
         tw_trouble(&err, "check: the zoom failed, the verdict stands without it");
     c->zoomed = !z.cut;
-    c->interrupted |= z.interrupted;
+    c->series.interrupted |= z.interrupted;
     tw_zoom_free(&z);
 }
 
 /* Without this a noisy A would be blamed on what distinguishes the arms. */
 void tw_check_repeat_arm(struct tw_check *c)
 {
-    if (!c->arms || !differs(c) || c->args.runs < 3 || tw_run_failed(c->runs[0]))
+    if (!c->arms || !differs(c) || c->args.runs < 3 || tw_run_failed(c->series.runs[0]))
         return;
     struct twin_launch_options o = tw_check_launch_options(c, 0, "a");
     struct twin_run *again = NULL;
@@ -51,7 +51,7 @@ void tw_check_repeat_arm(struct tw_check *c)
     char text[32];
     if (tw_check_launch(c, &o, "a again", false, &again) >= 0)
         return;
-    const struct twin_run *pair[2] = {c->runs[0], again};
+    const struct twin_run *pair[2] = {c->series.runs[0], again};
     struct twin_compare_options how = {
         .steps_given = c->args.steps > 0,
         .steps = (uint32_t)c->args.steps,
@@ -59,22 +59,22 @@ void tw_check_repeat_arm(struct tw_check *c)
         .ignore_count = c->args.ignore.count,
         .tolerance_file = c->args.tolerance,
     };
-    if (c->interrupted || c->out_of_time) {
-        tw_verdict_note(c->v, "whether A repeats itself was not found out: its second run was cut short");
+    if (c->series.interrupted || c->series.out_of_time) {
+        twin_verdict_note(c->series.v, "whether A repeats itself was not found out: its second run was cut short");
     } else if (twin_compare(pair, 2, &how, &v, &err) != 0) {
         tw_trouble(&err, "check: cannot compare A with itself");
     } else {
         if (!c->args.quiet)
-            tw_run_line("a again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
-        c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->v->first->step_a;
+            tw_trial_line(&tw_terminal, "a again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+        c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->series.v->first->step_a;
         c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
         if (c->arm_unsteady)
-            tw_verdict_note(c->v, "A does not repeat itself either (it parts at step %u): first make A repeatable",
+            twin_verdict_note(c->series.v, "A does not repeat itself either (it parts at step %u): first make A repeatable",
                             v->first->step_a);
         else if (v->outcome == TWIN_DIFFER)
-            tw_verdict_note(c->v, "A parts from itself too, but only later (step %u)", v->first ? v->first->step_a : 0);
+            twin_verdict_note(c->series.v, "A parts from itself too, but only later (step %u)", v->first ? v->first->step_a : 0);
         else if (c->arm_repeats)
-            tw_verdict_note(c->v, "A repeats itself (2 runs), so the difference lies between A and B");
+            twin_verdict_note(c->series.v, "A repeats itself (2 runs), so the difference lies between A and B");
     }
     twin_verdict_free(v);
     twin_run_free(again);
@@ -110,7 +110,7 @@ static size_t files_that_differ(const struct twin_run *a, const struct twin_run 
 
 static void judge_control(struct tw_check *c, const struct twin_run *control)
 {
-    const struct twin_run *r = c->runs[0];
+    const struct twin_run *r = c->series.runs[0];
     const char *file = NULL;
     char ours[24], theirs[24], cost[80] = "";
     size_t files = files_that_differ(r, control, &file);
@@ -119,26 +119,26 @@ static void judge_control(struct tw_check *c, const struct twin_run *control)
         snprintf(cost, sizeof cost, " (%s watched, %s not)", tw_human_seconds(r->wall_s, ours),
                  tw_human_seconds(control->wall_s, theirs));
     if (r->exit_code != control->exit_code)
-        tw_verdict_note(c->v, "control: the unobserved run ended with %d, run 1 with %d%s", control->exit_code,
+        twin_verdict_note(c->series.v, "control: the unobserved run ended with %d, run 1 with %d%s", control->exit_code,
                         r->exit_code, cost);
     else if (!output && files == 0)
-        tw_verdict_note(c->v, "control: the unobserved run printed and wrote the same bytes as run 1%s", cost);
-    else if (c->v->outcome == TWIN_DIFFER)
-        tw_verdict_note(c->v,
+        twin_verdict_note(c->series.v, "control: the unobserved run printed and wrote the same bytes as run 1%s", cost);
+    else if (c->series.v->outcome == TWIN_DIFFER)
+        twin_verdict_note(c->series.v,
                         "control: the unobserved run printed or wrote other bytes than run 1, as is to be expected of "
                         "runs that differ%s",
                         cost);
     else if (files)
-        tw_verdict_note(c->v, "control: the unobserved run wrote %zu file%s with other bytes than run 1, such as %s%s",
+        twin_verdict_note(c->series.v, "control: the unobserved run wrote %zu file%s with other bytes than run 1, such as %s%s",
                         files, files == 1 ? "" : "s", file, cost);
     else
-        tw_verdict_note(
-            c->v, "control: the unobserved run printed other bytes than run 1 (times and pids count here)%s", cost);
+        twin_verdict_note(
+            c->series.v, "control: the unobserved run printed other bytes than run 1 (times and pids count here)%s", cost);
 }
 
 void tw_check_control(struct tw_check *c)
 {
-    if (!c->args.control || !c->v || c->interrupted || c->out_of_time)
+    if (!c->args.control || !c->series.v || c->series.interrupted || c->series.out_of_time)
         return;
     struct twin_launch_options o = tw_check_launch_options(c, 0, "control");
     struct twin_run *control = NULL;
@@ -146,14 +146,14 @@ void tw_check_control(struct tw_check *c)
     o.agents = false;
     o.max_steps = 0; /* nobody counts its steps */
     if (c->args.steps) {
-        tw_verdict_note(c->v, "control: left out, since --steps cannot end a run that nobody watches");
+        twin_verdict_note(c->series.v, "control: left out, since --steps cannot end a run that nobody watches");
         return;
     }
     if (tw_check_launch(c, &o, "control", false, &control) >= 0)
         return;
     if (!c->args.quiet)
-        tw_run_line("control", control, tw_run_state(control, text));
-    if (!c->interrupted && !c->out_of_time)
+        tw_trial_line(&tw_terminal, "control", control, tw_run_state(control, text));
+    if (!c->series.interrupted && !c->series.out_of_time)
         judge_control(c, control);
     twin_run_free(control);
 }
@@ -163,25 +163,25 @@ void tw_check_shared_files(struct tw_check *c)
 {
     size_t n = 0;
     const char *one = NULL;
-    if (!c->v || c->count < 2 || c->args.fresh_dir)
+    if (!c->series.v || c->series.count < 2 || c->args.fresh_dir)
         return;
-    for (size_t i = 0; i < c->runs[1]->file_count; i++) {
-        const struct twin_run_file *f = &c->runs[1]->files[i];
-        if (f->existed_before && file_of(c->runs[0], f->path)) {
+    for (size_t i = 0; i < c->series.runs[1]->file_count; i++) {
+        const struct twin_run_file *f = &c->series.runs[1]->files[i];
+        if (f->existed_before && file_of(c->series.runs[0], f->path)) {
             one = one ? one : f->path;
             n++;
         }
     }
     c->shares_files = n > 0;
-    if (c->v->outcome == TWIN_SAME) /* what was read there, if anything, changed nothing */
+    if (c->series.v->outcome == TWIN_SAME) /* what was read there, if anything, changed nothing */
         return;
     if (one && n == 1)
-        tw_verdict_note(
-            c->v,
+        twin_verdict_note(
+            c->series.v,
             "every run wrote %s: a later one may have read what an earlier one left; --fresh-dir keeps them apart",
             one);
     else if (one)
-        tw_verdict_note(c->v,
+        twin_verdict_note(c->series.v,
                         "every run wrote %s and %zu more file%s: a later one may have read what an earlier one left; "
                         "--fresh-dir keeps them apart",
                         one, n - 1, n == 2 ? "" : "s");

@@ -4,6 +4,7 @@
 
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 #include "world.h"
 
@@ -52,19 +53,19 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
     char *text = NULL, size[16], steps[32], records[32];
     /* The file goes into a repository: its command is the one that run.json keeps, without secrets. */
     struct twin_redactor *safe = NULL;
-    struct twin_run first = *c->runs[0], *whole = c->runs[0];
-    int rc = twin_redactor_open(c->home, &safe, err);
+    struct twin_run first = *c->series.runs[0], *whole = c->series.runs[0];
+    int rc = twin_redactor_open(c->series.home, &safe, err);
     first.argv = rc == 0 ? twin_redact_argv(safe, whole->argv, whole->argc) : NULL;
     if (rc == 0 && !first.argv)
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory making a baseline");
-    c->runs[0] = &first;
+    c->series.runs[0] = &first;
     if (rc == 0)
-        rc = twin_baseline_make((const struct twin_run *const *)c->runs, runs, &o, TWINRUN_VERSION, &b, err);
-    c->runs[0] = whole;
+        rc = twin_baseline_make((const struct twin_run *const *)c->series.runs, runs, &o, TWINRUN_VERSION, &b, err);
+    c->series.runs[0] = whole;
     twin_redact_free(first.argv);
     twin_redactor_close(safe);
     if (rc == 0)
-        rc = tw_world_of(c->runs[0], add_world, b, err);
+        rc = tw_world_of(c->series.runs[0], add_world, b, err);
     if (rc == 0)
         rc = twin_baseline_write(b, &text, err);
     if (rc == 0)
@@ -83,16 +84,16 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
 void tw_check_save_baseline(struct tw_check *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    if (!c->args.save_baseline || !c->v)
+    if (!c->args.save_baseline || !c->series.v)
         return;
-    const char *why = c->interrupted                      ? "the check was interrupted"
-                      : c->count < 2                      ? "there are no two runs to agree"
-                      : c->v->outcome == TWIN_DIFFER      ? "the job does not repeat itself, so there is nothing to expect; within a --tolerance it may"
-                      : c->v->outcome == TWIN_FAILED      ? "the job failed"
+    const char *why = c->series.interrupted                      ? "the check was interrupted"
+                      : c->series.count < 2                      ? "there are no two runs to agree"
+                      : c->series.v->outcome == TWIN_DIFFER      ? "the job does not repeat itself, so there is nothing to expect; within a --tolerance it may"
+                      : c->series.v->outcome == TWIN_FAILED      ? "the job failed"
                                                           : NULL;
     if (why) {
         tw_say("no baseline was written: %s", why);
-    } else if (write_baseline(c, c->v->outcome == TWIN_WITHIN_TOLERANCE ? 1 : c->count, &err) != 0) {
+    } else if (write_baseline(c, c->series.v->outcome == TWIN_WITHIN_TOLERANCE ? 1 : c->series.count, &err) != 0) {
         c->trouble = tw_trouble(&err, "check: no baseline was written");
     }
 }
@@ -203,7 +204,7 @@ static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdi
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_compare_options o = {
-        .steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps, .tolerance_file = c->args.tolerance, .number = c->count - 1};
+        .steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps, .tolerance_file = c->args.tolerance, .number = c->series.count - 1};
     if (twin_baseline_judge(c->baseline, r, &o, out, &err) != 0)
         return tw_trouble(&err, "check: cannot compare the run with %s", c->args.against);
     (*out)->against->path = tw_strdup(c->args.against);
@@ -223,14 +224,14 @@ static void repeat(struct tw_check *c)
     char text[32];
     if (tw_check_launch(c, &o, "run again", false, &again) >= 0)
         return;
-    if (c->interrupted || c->out_of_time) {
-        tw_verdict_note(c->v, "whether the job repeats itself was not found out: its second run was cut short");
+    if (c->series.interrupted || c->series.out_of_time) {
+        twin_verdict_note(c->series.v, "whether the job repeats itself was not found out: its second run was cut short");
         twin_run_free(again);
         return;
     }
     if (tw_check_keep(c, again) >= 0)
         return;
-    const struct twin_run *pair[2] = {c->runs[0], again};
+    const struct twin_run *pair[2] = {c->series.runs[0], again};
     struct twin_baseline_info left_out = twin_baseline_info(c->baseline); /* what the baseline leaves out */
     struct twin_compare_options how = {.steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps,
                                        .ignore = (const char *const *)left_out.ignore, .ignore_count = left_out.ignore_count};
@@ -239,13 +240,13 @@ static void repeat(struct tw_check *c)
         return;
     }
     if (!c->args.quiet)
-        tw_run_line("run again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+        tw_trial_line(&tw_terminal, "run again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
     c->gate_unsteady = v->outcome == TWIN_DIFFER;
     if (c->gate_unsteady)
-        tw_verdict_note(c->v, "the job does not repeat itself: a second run parts from the first%s; first make it repeatable",
-                        v->first && v->first->step_a == c->v->first->step_a ? " at the same step" : "");
+        twin_verdict_note(c->series.v, "the job does not repeat itself: a second run parts from the first%s; first make it repeatable",
+                        v->first && v->first->step_a == c->series.v->first->step_a ? " at the same step" : "");
     else if (v->outcome == TWIN_SAME)
-        tw_verdict_note(c->v, "the job repeats itself (2 runs agree): it computes something else than the baseline");
+        twin_verdict_note(c->series.v, "the job repeats itself (2 runs agree): it computes something else than the baseline");
     twin_verdict_free(v);
 }
 
@@ -260,7 +261,7 @@ static int one(struct tw_check *c, uint64_t runs)
     struct twin_launch_options o = tw_check_launch_options(c, 0, "gate");
     struct twin_run *r = NULL;
     struct twin_verdict *v = NULL;
-    snprintf(title, sizeof title, "run %zu/%llu", c->count + 1, (unsigned long long)runs);
+    snprintf(title, sizeof title, "run %zu/%llu", c->series.count + 1, (unsigned long long)runs);
     int rc = tw_check_launch(c, &o, title, false, &r);
     if (rc >= 0)
         return rc;
@@ -272,18 +273,18 @@ static int one(struct tw_check *c, uint64_t runs)
     if ((rc = tw_check_keep(c, r)) >= 0 || (rc = judge(c, r, &v)) >= 0)
         return rc;
     if (!c->args.quiet)
-        tw_run_line(title, r, v->outcome == TWIN_DIFFER ? "parted" : r->outcome == TWIN_RUN_STOPPED && !c->watch.stopped_time ? "ok" : tw_run_state(r, text));
-    if (c->v && rank_of(v->outcome) <= rank_of(c->v->outcome)) {
-        c->v->runs = c->count;
+        tw_trial_line(&tw_terminal, title, r, v->outcome == TWIN_DIFFER ? "parted" : r->outcome == TWIN_RUN_STOPPED && c->series.trial.end != TW_TRIAL_OUT_OF_TIME ? "ok" : tw_run_state(r, text));
+    if (c->series.v && rank_of(v->outcome) <= rank_of(c->series.v->outcome)) {
+        c->series.v->runs = c->series.count;
         twin_verdict_free(v);
         return -1;
     }
-    if (c->v && v->first && c->count > 1)
-        tw_verdict_note(v, "run %zu is the one that differs", c->count);
-    twin_verdict_free(c->v);
-    c->v = v;
-    v->runs = c->count;
-    v->comparisons = c->count;
+    if (c->series.v && v->first && c->series.count > 1)
+        twin_verdict_note(v, "run %zu is the one that differs", c->series.count);
+    twin_verdict_free(c->series.v);
+    c->series.v = v;
+    v->runs = c->series.count;
+    v->comparisons = c->series.count;
     return -1;
 }
 
@@ -293,12 +294,12 @@ int tw_check_gate(struct tw_check *c)
     int rc = load(c);
     if (rc < 0)
         rc = as_then(c);
-    for (; rc < 0 && c->count < runs && !c->interrupted && !c->out_of_time;) {
+    for (; rc < 0 && c->series.count < runs && !c->series.interrupted && !c->series.out_of_time;) {
         rc = one(c, runs);
-        if (c->v && c->v->outcome == TWIN_DIFFER && !c->args.all)
+        if (c->series.v && c->series.v->outcome == TWIN_DIFFER && !c->args.all)
             break;
     }
-    if (rc < 0 && !c->runs_given && c->v->outcome == TWIN_DIFFER && !c->interrupted && !c->out_of_time && !tw_run_failed(c->runs[0]))
+    if (rc < 0 && !c->runs_given && c->series.v->outcome == TWIN_DIFFER && !c->series.interrupted && !c->series.out_of_time && !tw_run_failed(c->series.runs[0]))
         repeat(c);
     return rc;
 }

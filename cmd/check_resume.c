@@ -5,9 +5,9 @@
  */
 #include "check.h"
 
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 
 #include "base.h"
@@ -39,7 +39,7 @@ int tw_check_resume_options(const struct tw_check_args *a, bool job)
 static uint32_t half_of(const struct tw_check *c)
 {
     struct tw_run_totals t;
-    tw_run_totals(c->runs[0], &t);
+    tw_run_totals(c->series.runs[0], &t);
     if (t.steps >= 2)
         return (uint32_t)(t.steps / 2);
     tw_say("check: --resume-with: expected a run of two steps or more, to stop one after half of them, found %llu; "
@@ -66,7 +66,7 @@ static int judge_end(const struct tw_check *c, const struct twin_run *half)
 static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    const struct twin_run *pair[2] = {c->runs[0], c->half};
+    const struct twin_run *pair[2] = {c->series.runs[0], c->half};
     struct twin_compare_options how = tw_check_how(c);
     struct twin_verdict *v = NULL;
     how.resumed = how.find_shift = false;
@@ -83,10 +83,10 @@ static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
         twin_verdict_free(v);
         return -1;
     }
-    twin_verdict_free(c->v);
-    c->v = v;
+    twin_verdict_free(c->series.v);
+    c->series.v = v;
     c->arm_unsteady = !c->args.half;
-    tw_verdict_note(v, c->args.half ? "--half is no part of the whole run: it parts from it before anything is resumed"
+    twin_verdict_note(v, c->args.half ? "--half is no part of the whole run: it parts from it before anything is resumed"
                                     : "the job parts from itself before it is interrupted: first make it repeatable");
     return -1;
 }
@@ -94,7 +94,7 @@ static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
 int tw_check_half(struct tw_check *c, bool *done)
 {
     char text[32], title[48];
-    *done = tw_run_failed(c->runs[0]);
+    *done = tw_run_failed(c->series.runs[0]);
     if (*done)
         return -1;
     struct twin_launch_options o = tw_check_launch_options(c, 0, "half");
@@ -113,14 +113,14 @@ int tw_check_half(struct tw_check *c, bool *done)
     int rc = tw_check_launch(c, &o, "half", false, &c->half);
     if (rc >= 0)
         return rc;
-    if (c->interrupted || c->out_of_time) {
+    if (c->series.interrupted || c->series.out_of_time) {
         *done = true;
         return -1;
     }
     bool ok = c->half->outcome == TWIN_RUN_STOPPED;
     snprintf(title, sizeof title, c->args.half ? "half" : "half, stopped after step %u", steps);
     if (!c->args.quiet)
-        tw_run_line(title, c->half, ok ? "ok" : tw_run_state(c->half, text));
+        tw_trial_line(&tw_terminal, title, c->half, ok ? "ok" : tw_run_state(c->half, text));
     rc = judge_end(c, c->half);
     if (rc >= 0)
         return rc;

@@ -2,22 +2,16 @@
 /* The runs of a check, one after the other, each compared with the first as soon as it has ended. */
 #include "check.h"
 
-#include "interrupt.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 
 #include "base.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
-#include <sys/statvfs.h>
 #include <twin/trace.h>
-
-#define LARGE_BYTES ((uint64_t)1 << 30) /* below that nobody wants to hear of disk space */
-enum { LONG_S = 1800 };
 
 /* A tolerance judges every step that differs, and what it judges by is a sketch. */
 static uint32_t sketch_every(const struct tw_check_args *a)
@@ -36,7 +30,7 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
     const struct tw_check_args *a = &c->args;
     return (struct twin_launch_options){
         .argv = c->arm[arm],
-        .home = c->home,
+        .home = c->series.home,
         .label = label,
         .level = c->level,
         .agents = true,
@@ -52,7 +46,6 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .stdin_spool = c->spool,
         .data = c->data.item,
         .data_count = c->data.count,
-        .on_tick = tw_watch_tick,
     };
 }
 
@@ -60,29 +53,16 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
                     struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_launch_options with_watch = *o;
-    struct tw_run_totals t;
-    c->watch = (struct tw_watch){.title = title, .deadline_ns = c->deadline_ns};
-    if (c->count) {
-        tw_run_totals(c->runs[0], &t);
-        c->watch.expected_s = c->runs[0]->wall_s;
-        c->watch.expected_steps = t.steps;
-        /* Where a resumed arm begins is not known before its weights were looked at. */
-        if (live && (!c->arms || c->args.b_starts_at != TW_NOT_GIVEN))
-            c->watch.reference = c->runs[0];
-        if (c->arms && live && c->args.b_starts_at != TW_NOT_GIVEN)
-            c->watch.how.shift = -(int64_t)c->args.b_starts_at;
-        c->watch.how.ignore = c->args.ignore.items;
-        c->watch.how.ignore_count = c->args.ignore.count;
-    }
-    with_watch.user = &c->watch;
-    int rc = twin_provenance_launch(&with_watch, out, &err);
-    tw_progress_clear();
-    if (rc != 0)
-        return tw_trouble(&err, "check: cannot run the job");
-    c->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED;
-    c->out_of_time |= c->watch.stopped_time;
-    return -1;
+    const struct tw_check_args *a = &c->args;
+    struct twin_compare_options how = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
+    if (c->arms && a->b_starts_at != TW_NOT_GIVEN)
+        how.shift = -(int64_t)a->b_starts_at;
+    /* Where a resumed arm begins is not known before its weights were looked at. */
+    bool comparable = live && (!c->arms || a->b_starts_at != TW_NOT_GIVEN);
+    int rc = tw_series_run(&c->series, o, title, comparable ? &how : NULL, out, &err);
+    if (rc == TWIN_EINTR)
+        return TW_EXIT_INTERRUPTED;
+    return rc != 0 ? tw_trouble(&err, "check: cannot run the job") : -1;
 }
 
 struct twin_compare_options tw_check_how(const struct tw_check *c)
@@ -105,78 +85,23 @@ int tw_check_compare(struct tw_check *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const struct twin_compare_options o = tw_check_how(c);
-    struct twin_verdict *v = NULL;
-    if (twin_compare((const struct twin_run *const *)c->runs, c->count, &o, &v, &err) != 0)
-        return tw_trouble(&err, "check: cannot compare the runs");
-    twin_verdict_free(c->v);
-    c->v = v;
-    c->interrupted |= tw_interrupted();
-    return -1;
-}
-
-/* ---- what is said before anything large happens */
-
-static int announce_size(const struct tw_check *c)
-{
-    struct statvfs fs;
-    struct tw_run_totals t;
-    char each[16], all[16], left[16], time[24];
-    const struct twin_run *r = c->runs[0];
-    uint64_t more = c->args.runs - 1;
-    tw_run_totals(r, &t);
-    uint64_t bytes = t.bytes + r->stdout_bytes + r->stderr_bytes;
-    uint64_t free_bytes = statvfs(c->home, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
-    if (bytes * more > free_bytes) {
-        tw_say("check: expected %s free in %s for %llu more runs, found %s; try --home on a larger disk, fewer --runs, "
-               "--steps, or --level steps",
-               tw_human_bytes(bytes * more, all), c->home, (unsigned long long)more, tw_human_bytes(free_bytes, left));
-        return TW_EXIT_TROUBLE;
-    }
-    if (c->args.quiet)
-        return -1;
-    if (bytes * more > LARGE_BYTES)
-        tw_say("each run keeps about %s; %llu more: up to %s of the %s free in %s", tw_human_bytes(bytes, each),
-               (unsigned long long)more, tw_human_bytes(bytes * more, all), tw_human_bytes(free_bytes, left), c->home);
-    if (r->wall_s * (double)more > LONG_S)
-        tw_say("%llu more run%s: up to %s, less when they part early; --steps N makes runs shorter",
-               (unsigned long long)more, more == 1 ? "" : "s", tw_human_seconds(r->wall_s * (double)more, time));
-    return -1;
+    return tw_series_compare(&c->series, &o, &err) != 0 ? tw_trouble(&err, "check: cannot compare the runs") : -1;
 }
 
 /* ---- the series */
 
 int tw_check_keep(struct tw_check *c, struct twin_run *r)
 {
-    struct twin_run **grown = tw_reallocarray(c->runs, c->count + 1, sizeof *grown);
-    if (!grown) {
-        twin_run_free(r);
+    if (tw_series_keep(&c->series, r, NULL) != 0)
         return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check: cannot keep a run");
-    }
-    grown[c->count++] = r;
-    c->runs = grown;
     return -1;
-}
-
-/* Is run i in another class than the reference? Classes count whatever --all went on to make. */
-static bool parted_from_first(const struct twin_verdict *v, size_t i)
-{
-    for (size_t k = 0; v && k < v->class_count; k++) {
-        bool has_first = false, has_it = false;
-        for (size_t m = 0; m < v->classes[k].members; m++) {
-            has_first |= v->classes[k].runs[m] == 0;
-            has_it |= v->classes[k].runs[m] == i;
-        }
-        if (has_first)
-            return !has_it;
-    }
-    return false;
 }
 
 static const char *state_of(const struct tw_check *c, const struct twin_run *r, bool parted, char text[32])
 {
     if (parted)
         return "parted";
-    if (r->outcome == TWIN_RUN_STOPPED && !c->watch.stopped_time)
+    if (r->outcome == TWIN_RUN_STOPPED && c->series.trial.end != TW_TRIAL_OUT_OF_TIME)
         return "ok"; /* --steps: it ended where it was told to */
     return tw_run_state(r, text);
 }
@@ -184,7 +109,7 @@ static const char *state_of(const struct tw_check *c, const struct twin_run *r, 
 static int one_run(struct tw_check *c, bool *parted)
 {
     char title[48], text[32];
-    size_t i = c->count;
+    size_t i = c->series.count;
     int arm = c->arms && i > 0;
     struct twin_run *r = NULL;
     snprintf(title, sizeof title, "run %zu/%llu%s", i + 1, (unsigned long long)c->args.runs,
@@ -195,59 +120,52 @@ static int one_run(struct tw_check *c, bool *parted)
     int rc = tw_check_launch(c, &o, title, true, &r);
     if (rc >= 0)
         return rc;
-    if (r->outcome == TWIN_RUN_NOT_STARTED && i == 0) {
+    if (c->series.trial.end == TW_TRIAL_NOT_STARTED && i == 0) {
         tw_say("check: %s", r->message);
         twin_run_free(r);
         return TW_EXIT_TROUBLE;
     }
     rc = tw_check_keep(c, r);
-    if (rc < 0 && c->count > 1)
+    if (rc < 0 && c->series.count > 1)
         rc = tw_check_compare(c);
     if (rc >= 0)
         return rc;
-    *parted = c->count > 1 && parted_from_first(c->v, i);
+    *parted = c->series.count > 1 && tw_series_diverged(&c->series, i);
     if (!c->args.quiet)
-        tw_run_line(title, r, state_of(c, r, *parted, text));
+        tw_trial_line(&tw_terminal, title, r, state_of(c, r, *parted, text));
     return -1;
-}
-
-static void forget(struct tw_check *c)
-{
-    for (size_t i = 0; i < c->count; i++)
-        twin_run_free(c->runs[i]);
-    c->count = 0;
-    twin_verdict_free(c->v);
-    c->v = NULL;
-    twin_run_free(c->half);
-    c->half = NULL;
 }
 
 int tw_check_series(struct tw_check *c)
 {
-    forget(c);
-    while (c->count < c->args.runs && !c->interrupted && !c->out_of_time) {
+    tw_series_clear(&c->series);
+    twin_run_free(c->half);
+    c->half = NULL;
+    while (c->series.count < c->args.runs && !c->series.interrupted && !c->series.out_of_time) {
         bool parted = false;
         int rc = one_run(c, &parted);
-        if (rc >= 0 && c->v) { /* what was compared before is not lost */
+        if (rc >= 0 && c->series.interrupted && c->series.count)
+            break;
+        if (rc >= 0 && c->series.v) { /* what was compared before is not lost */
             c->trouble = rc;
             break;
         }
         if (rc >= 0)
             return rc;
-        if (c->count == 1 && !c->interrupted && !c->out_of_time) {
-            if (c->level == TWIN_LEVEL_TENSORS && c->args.level != TWIN_LEVEL_TENSORS && !tw_run_failed(c->runs[0]) &&
-                tw_run_shows_no_input(c->runs[0]))
+        if (c->series.count == 1 && !c->series.interrupted && !c->series.out_of_time) {
+            bool left_to_us = c->args.level != TWIN_LEVEL_TENSORS;
+            if (left_to_us && tw_run_level_that_sees(c->series.runs[0]) != c->level)
                 return TW_CHECK_UNSEEN;
-            if ((rc = announce_size(c)) >= 0)
-                return rc;
+            if (!tw_series_has_room(&c->series, c->args.runs - 1, c->args.quiet))
+                return TW_EXIT_TROUBLE;
             if (c->args.resume_with && (rc = tw_check_half(c, &parted)) >= 0)
                 return rc;
             if (c->args.resume_with && parted)
                 break;
         }
-        bool hopeless = c->count == 2 && tw_run_failed(c->runs[0]) && tw_run_failed(c->runs[1]);
-        if ((parted && c->v->outcome == TWIN_DIFFER && !c->args.all) || hopeless)
+        bool hopeless = c->series.count == 2 && tw_run_failed(c->series.runs[0]) && tw_run_failed(c->series.runs[1]);
+        if ((parted && c->series.v->outcome == TWIN_DIFFER && !c->args.all) || hopeless)
             break;
     }
-    return c->v ? -1 : tw_check_compare(c);
+    return c->series.v ? -1 : tw_check_compare(c);
 }

@@ -3,11 +3,11 @@
 #include "check.h"
 
 #include "interrupt.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
-#include "zoom.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
@@ -60,7 +60,7 @@ static int launch(struct transplant *t, const char *label, struct twin_run **out
 {
     struct tw_check *c = t->c;
     char title[48], text[32];
-    snprintf(title, sizeof title, "run %zu/%llu %s", c->count + t->count + 1, (unsigned long long)c->args.runs, label);
+    snprintf(title, sizeof title, "run %zu/%llu %s", c->series.count + t->count + 1, (unsigned long long)c->args.runs, label);
     struct twin_launch_options o = tw_check_launch_options(c, 0, label);
     o.env = t->env;
     int rc = tw_check_launch(c, &o, title, false, out);
@@ -72,9 +72,9 @@ static int launch(struct transplant *t, const char *label, struct twin_run **out
         *out = NULL;
         return TW_EXIT_TROUBLE;
     }
-    bool whole = (*out)->outcome == TWIN_RUN_STOPPED && !c->watch.stopped_time;
+    bool whole = (*out)->outcome == TWIN_RUN_STOPPED && c->series.trial.end != TW_TRIAL_OUT_OF_TIME;
     if (!c->args.quiet)
-        tw_run_line(title, *out, whole ? "ok" : tw_run_state(*out, text));
+        tw_trial_line(&tw_terminal, title, *out, whole ? "ok" : tw_run_state(*out, text));
     return -1;
 }
 
@@ -139,7 +139,7 @@ static void say_trouble(struct transplant *t, const struct twin_trace_info *info
     if (strcmp(key, "full") != 0 && strcmp(key, "unrecorded") != 0 && strcmp(key, "ended") != 0)
         return;
     size_t step = strcspn(value, " ");
-    tw_verdict_note(t->c->v, "transplant: rank %d recorded nothing more, or took nothing more, from step %.*s on: %s", info->rank, (int)step, value,
+    twin_verdict_note(t->c->series.v, "transplant: rank %d recorded nothing more, or took nothing more, from step %.*s on: %s", info->rank, (int)step, value,
                     value + step + (value[step] == ' '));
 }
 
@@ -147,7 +147,7 @@ static void say_left_out(struct transplant *t, const struct twin_trace_info *inf
 {
     size_t step = strcspn(value, " ");
     if (strcmp(key, "left_out") == 0 && t->processes++ == 0) /* one says enough */
-        tw_verdict_note(t->c->v, "transplant: step %.*s of rank %d could not be given its values: %s", (int)step, value, info->rank,
+        twin_verdict_note(t->c->series.v, "transplant: step %.*s of rank %d could not be given its values: %s", (int)step, value, info->rank,
                         value + step + (value[step] == ' '));
 }
 
@@ -170,17 +170,17 @@ static int plan(struct transplant *t)
     struct statvfs fs;
     struct tw_run_totals totals;
     char each[16], all[16], most[16];
-    each_note(t, c->runs[0], take_size);
+    each_note(t, c->series.runs[0], take_size);
     if (!t->processes || (t->kind == TWIN_TRANSPLANT_DATA && !t->batch))
-        return refuse(t, c->runs[0]);
-    tw_run_totals(c->runs[0], &totals);
+        return refuse(t, c->series.runs[0]);
+    tw_run_totals(c->series.runs[0], &totals);
     if (t->first >= totals.steps) {
         tw_say("check: --window begins at step %u, and run 1 has only %llu steps", t->first, (unsigned long long)totals.steps);
         return TW_EXIT_TROUBLE;
     }
     uint64_t processes = (t->processes + 1) / 2, steps = (t->last < totals.steps ? t->last : totals.steps) - t->first + 1;
     uint64_t step = (t->state + 1) / 2 + (t->batch + 1) / 2, need, limit = c->args.transplant_limit;
-    uint64_t space = statvfs(c->home, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+    uint64_t space = statvfs(c->series.home, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
     if (__builtin_mul_overflow(step, steps, &need))
         need = UINT64_MAX;
     tw_human_bytes(step, each);
@@ -223,14 +223,14 @@ static int judge(struct transplant *t)
     struct twin_transplant_options o = {t->kind, t->first, t->last, c->args.ignore.items, c->args.ignore.count};
     if (!runs)
         return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check");
-    runs[0] = c->runs[1];
+    runs[0] = c->series.runs[1];
     for (size_t i = 0; i < t->count; i++)
         runs[i + 1] = t->runs[i];
-    int rc = twin_compare_transplant(c->v, runs, t->count + 1, &o, &err);
+    int rc = twin_compare_transplant(c->series.v, runs, t->count + 1, &o, &err);
     tw_free(runs);
     if (rc != 0)
         return tw_trouble(&err, "check: cannot judge the transplanted runs");
-    each_note(t, c->runs[1], say_trouble);
+    each_note(t, c->series.runs[1], say_trouble);
     t->processes = 0;
     for (size_t i = 0; i < t->count; i++) {
         each_note(t, t->runs[i], say_trouble);
@@ -252,16 +252,16 @@ static void zoom_into(struct transplant *t, struct twin_finding *f)
     struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"), b = tw_check_launch_options(c, 0, "zoom-b");
     struct twin_verdict alone = {.outcome = TWIN_DIFFER, .first = f};
     const char *why;
-    if (!tw_zoom_is_useful(&alone, c->runs[0], &why))
+    if (!tw_zoom_is_useful(&alone, c->series.runs[0], &why))
         return;
     a.env = b.env = t->env;
-    struct tw_zoom z = {.base_a = &a, .base_b = &b, .deadline_ns = c->deadline_ns, .quiet = c->args.quiet};
+    struct tw_zoom z = {.front = &tw_terminal, .base_a = &a, .base_b = &b, .deadline_ns = c->series.deadline_ns, .quiet = c->args.quiet};
     if (tw_zoom_run(&alone, &z, &err) != 0)
         tw_trouble(&err, "check: a zoom failed, the verdict stands without it");
     c->zoomed = true;
-    c->interrupted |= z.interrupted;
+    c->series.interrupted |= z.interrupted;
     for (size_t i = 0; i < alone.note_count; i++) {
-        tw_verdict_note(c->v, "%s", alone.notes[i]);
+        twin_verdict_note(c->series.v, "%s", alone.notes[i]);
         tw_free(alone.notes[i]);
     }
     tw_free(alone.notes);
@@ -270,9 +270,9 @@ static void zoom_into(struct transplant *t, struct twin_finding *f)
 
 static void zoom(struct transplant *t)
 {
-    struct twin_transplant *found = t->c->v->transplant;
-    struct twin_finding *first = t->c->v->first;
-    for (size_t i = 0; i < found->origin_count && i < ZOOMS && !t->c->interrupted; i++) {
+    struct twin_transplant *found = t->c->series.v->transplant;
+    struct twin_finding *first = t->c->series.v->first;
+    for (size_t i = 0; i < found->origin_count && i < ZOOMS && !t->c->series.interrupted; i++) {
         struct twin_finding *f = found->origin[i].finding;
         zoom_into(t, f);
         if (!first || first == f || !same_place(first, f) || !f->op[0])
@@ -294,18 +294,18 @@ static int series(struct transplant *t, char **folder)
 {
     struct tw_check *c = t->c;
     int rc = natural(t, "measure", "natural");
-    if (rc < 0 && !c->interrupted && !c->out_of_time)
+    if (rc < 0 && !c->series.interrupted && !c->series.out_of_time)
         rc = plan(t);
-    if (rc < 0 && !c->interrupted && !c->out_of_time)
+    if (rc < 0 && !c->series.interrupted && !c->series.out_of_time)
         rc = natural(t, "record", "recorded");
     if (rc < 0)
         rc = tw_check_compare(c);
-    if (rc >= 0 || c->count < 2 || tw_run_failed(c->runs[1]))
+    if (rc >= 0 || c->series.count < 2 || tw_run_failed(c->series.runs[1]))
         return rc;
-    *folder = tw_path_join(c->runs[1]->dir, "transplant");
+    *folder = tw_path_join(c->series.runs[1]->dir, "transplant");
     if (!*folder)
         return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check");
-    while (rc < 0 && c->count + t->count < c->args.runs && !c->interrupted && !c->out_of_time)
+    while (rc < 0 && c->series.count + t->count < c->args.runs && !c->series.interrupted && !c->series.out_of_time)
         rc = given(t, *folder);
     return rc;
 }
@@ -322,7 +322,7 @@ int tw_check_transplant(struct tw_check *c)
     int rc = series(&t, &folder);
     if (rc < 0 && t.count)
         rc = judge(&t);
-    if (rc < 0 && t.count && !c->args.no_zoom && !c->interrupted && !c->out_of_time)
+    if (rc < 0 && t.count && !c->args.no_zoom && !c->series.interrupted && !c->series.out_of_time)
         zoom(&t);
     if (folder)
         delete_values(folder);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --data: each folder is held against its snapshot before the first run, and what differs is said. */
 #include "data.h"
 
 #include "progress.h"
@@ -8,19 +9,6 @@
 #include "base.h"
 
 #include <stdio.h>
-#include <string.h>
-
-/* DIR=SNAPSHOT, cut at the last '='; DIR alone means DIR.snapshot beside it. */
-static bool split(const char *given, char **dir, char **manifest)
-{
-    const char *cut = strrchr(given, '=');
-    size_t n = cut ? (size_t)(cut - given) : strlen(given);
-    *dir = tw_strndup(given, n);
-    while (!cut && n > 1 && given[n - 1] == '/')
-        n--;
-    *manifest = cut ? tw_strdup(cut + 1) : tw_printf("%.*s.snapshot", (int)n, given);
-    return *dir && *manifest;
-}
 
 static int verify_one(const char *command, const char *dir, const char *manifest, struct twin_run_data *out)
 {
@@ -45,13 +33,10 @@ static int verify_one(const char *command, const char *dir, const char *manifest
         }
         twin_snapshot_free(&now);
     }
-    memcpy(out->root, was.root, sizeof out->root);
-    out->files = was.files;
-    out->bytes = was.bytes;
-    out->folder = tw_path_absolute(dir, &err);
-    out->manifest = tw_path_absolute(manifest, &err);
+    if (rc < 0 && tw_data_record(dir, manifest, &was, out, &err) != 0)
+        rc = tw_trouble(&err, "%s: --data", command);
     twin_snapshot_free(&was);
-    return rc >= 0 || (out->folder && out->manifest) ? rc : tw_trouble(&err, "%s: --data", command);
+    return rc;
 }
 
 int tw_data_verify(const char *command, const struct tw_strings *given, bool quiet, struct tw_data *out)
@@ -62,7 +47,7 @@ int tw_data_verify(const char *command, const struct tw_strings *given, bool qui
         tw_progress_setup(quiet);
     for (size_t i = 0; i < given->count && rc < 0; i++) {
         char *dir = NULL, *manifest = NULL;
-        if (!split(given->items[i], &dir, &manifest))
+        if (!tw_data_split(given->items[i], &dir, &manifest))
             rc = tw_bad_use(command, "out of memory");
         else if (!*dir || !*manifest)
             rc = tw_bad_use(command, "--data: expected DIR=SNAPSHOT, found \"%s\"", given->items[i]);

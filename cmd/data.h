@@ -3,13 +3,11 @@
 #define TW_CMD_DATA_H
 /* --data DIR=SNAPSHOT of the commands that run jobs: data are verified before the first run, which records their root. (data.c) */
 #include "options.h"
+#include "verified_data.h"
 
 #define TW_DATA_OPTION(offset)                                                                                                    \
     {"data", 'd', TW_OPT_LIST, "DIR=SNAPSHOT", NULL, "Job",                                                                       \
      "start only if the folder holds what its snapshot says. SNAPSHOT is DIR.snapshot unless given", offset}
-
-/* Data that were verified; handed to each launch. Lives as long as the process. */
-struct tw_data { const struct twin_run_data *item; size_t count; };
 
 /* -1: all are as recorded. Else the exit code; what differs was said, on stderr. */
 int tw_data_verify(const char *command, const struct tw_strings *given, bool quiet, struct tw_data *out);

@@ -8,7 +8,7 @@
 #include "say.h"
 #include "show_provenance.h"
 #include "verdict.h"
-#include "zoom.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 

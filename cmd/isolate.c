@@ -8,6 +8,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
 
 #include "base.h"
@@ -207,7 +208,7 @@ static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands
 
 static int run(int argc, char **argv)
 {
-    struct tw_isolate c = {.journal = {.fd = -1}, .level = TWIN_LEVEL_TENSORS};
+    struct tw_isolate c = {.front = &tw_terminal, .journal = {.fd = -1}, .level = TWIN_LEVEL_TENSORS};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
     if (rc < 0)

@@ -254,13 +254,20 @@ static void print_through(const struct tw_isolate *c, const struct twin_search_r
     tw_free(text);
 }
 
+static void print_arms(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    char *text = tw_isolate_arms_text(c, r);
+    tw_put_lines(stdout, text ? text : "");
+    tw_free(text);
+}
+
 static int print_text(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
 {
     char *verdict = twin_search_verdict_text(r, c->candidate), *evidence = twin_search_evidence_text(r, c->candidate);
     tw_put_lines(stdout, verdict ? verdict : "");
     print_first(x);
     if (c->arms)
-        tw_isolate_arms_print(c, r);
+        print_arms(c, r);
     else
         print_causes(c, x, r);
     print_through(c, r);

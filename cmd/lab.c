@@ -160,7 +160,7 @@ static int experiment(struct tw_lab *lab)
         if (!s->wanted)
             continue;
         int rc = steps[i].make(lab, s, &err);
-        if (rc != 0)
+        if (rc != 0 && rc != TWIN_EINTR) /* that a run did not begin: lab->interrupted says so */
             return tw_trouble(&err, "lab: step %s", s->id);
         complete_command(lab, s, (enum tw_lab_which)i);
         lab->interrupted |= tw_interrupted();

@@ -6,6 +6,7 @@
 #include "json.h"
 #include "progress.h"
 #include "say.h"
+#include "terminal.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -84,7 +85,7 @@ int tw_lab_ops(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err
     self[n] = '\0';
     char *argv[] = {self, (char *)"ops", (char *)"--json", (char *)"--quiet", runs, (char *)"--python", (char *)(uintptr_t)python, NULL};
     tw_progress_line("catalogue of operations: about a minute");
-    int rc = tw_capture_lines(argv, SILENCE_S, take_line, &found, &interrupted, &status, err);
+    int rc = tw_capture_lines(argv, SILENCE_S, &tw_terminal, take_line, &found, &interrupted, &status, err);
     tw_progress_clear();
     lab->interrupted |= interrupted;
     if (rc != 0 || interrupted) {

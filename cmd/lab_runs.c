@@ -3,20 +3,19 @@
 #include "lab.h"
 
 #include "configuration.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
-#include "watch.h"
+#include "terminal.h"
+#include "trial.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <twin/provenance.h>
 #include <unistd.h>
 
-enum { SLOWER = 10, AT_LEAST_S = 120, GUESSES = 64 };
+enum { GUESSES = 64 };
 #define WEIGHTS_MAX ((uint64_t)1 << 30) /* bytes that are copied; above it the distance is estimated */
 
 int tw_lab_world(struct tw_lab *lab, const char *list, struct tw_lab_world *out, struct twin_error *err)
@@ -158,7 +157,7 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
 
 /* ---- one run */
 
-static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level, struct tw_watch *watch, struct twin_run **out, struct twin_error *err)
+static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level, struct tw_trial *t, struct twin_error *err)
 {
     struct twin_launch_options o = {
         .argv = lab->argv,
@@ -172,32 +171,30 @@ static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_le
         .stdin_spool = lab->spool,
         .data = lab->data.item,
         .data_count = lab->data.count,
-        .on_tick = tw_watch_tick,
-        .user = watch,
     };
     twin_world_plan_apply(&w->plan, &o);
-    return twin_provenance_launch(&o, out, err);
+    return tw_trial_make(t, &o, err);
 }
 
 int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level, const char *title, struct tw_lab_run *out, struct twin_error *err)
 {
     char text[32];
-    struct tw_watch watch = {.title = title, .expected_s = lab->expected_s};
+    struct tw_trial t = {.front = &tw_terminal, .title = title, .expected_s = lab->expected_s};
     *out = (struct tw_lab_run){.others = NAN, .ends = {.loss = NAN, .loop_s = NAN, .nonfinite_step = -1}};
     if (lab->expected_s > 0)
-        watch.deadline_ns = tw_monotonic_ns() + (uint64_t)((lab->expected_s * SLOWER + AT_LEAST_S) * 1e9);
+        t.deadline_ns = tw_patience_ends_ns(&tw_patience_in_the_lab, lab->expected_s);
     const struct seen before = look(lab->weights);
     const struct load from = load_now();
     lab->made++;
-    int rc = launch(lab, w, level, &watch, &out->run, err);
+    int rc = launch(lab, w, level, &t, err);
     const struct load to = load_now();
-    tw_progress_clear();
+    out->run = t.run;
+    lab->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;
     if (rc != 0)
         return rc;
     out->others = others_between(&from, &to);
-    lab->interrupted |= out->run->outcome == TWIN_RUN_INTERRUPTED;
     if (!lab->args.quiet)
-        tw_run_line(title, out->run, watch.stopped_time ? "stood still" : tw_run_state(out->run, text));
+        tw_trial_line(&tw_terminal, title, out->run, t.end == TW_TRIAL_OUT_OF_TIME ? "stood still" : tw_run_state(out->run, text));
     if (out->run->outcome != TWIN_RUN_EXITED || out->run->exit_code != 0)
         return 0;
     if (w->world.count == lab->natural.world.count && out->run->wall_s > lab->expected_s)

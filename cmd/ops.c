@@ -8,6 +8,7 @@
 #include "options.h"
 #include "progress.h"
 #include "say.h"
+#include "terminal.h"
 
 #include "base.h"
 
@@ -165,7 +166,7 @@ static int measure(const struct ops_args *a, const json_t *threads, struct tw_op
         rc = tw_trouble(&err, "ops");
     else if (!request || !python || !d->rows)
         rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "ops");
-    else if (tw_capture_lines(argv, SILENCE_S, take_line, d, &interrupted, &status, &err) != 0)
+    else if (tw_capture_lines(argv, SILENCE_S, &tw_terminal, take_line, d, &interrupted, &status, &err) != 0)
         rc = tw_trouble(&err, "ops: nothing was measured; name the interpreter with --python");
     else if (interrupted) {
         tw_say("ops: interrupted; with --op and fewer --runs it takes less time");

@@ -29,23 +29,6 @@ static size_t terminal_columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 80;
 }
 
-void tw_progress_show(const char *title, const struct twin_progress *p, double expected_s, uint64_t expected_steps)
-{
-    if (!enabled)
-        return;
-    char elapsed[24], left[24], step[32], of[32], line[256];
-    int n = snprintf(line, sizeof line, "%s  %s", title, tw_human_seconds(p->elapsed_s, elapsed));
-    if (p->step && expected_steps)
-        n += snprintf(line + n, sizeof line - (size_t)n, "  step %s of %s", tw_human_count(p->step, step),
-                      tw_human_count(expected_steps, of));
-    else if (p->step)
-        n += snprintf(line + n, sizeof line - (size_t)n, "  step %s", tw_human_count(p->step, step));
-    if (expected_s > p->elapsed_s)
-        snprintf(line + n, sizeof line - (size_t)n, "  about %s left in this run",
-                 tw_human_seconds(expected_s - p->elapsed_s, left));
-    tw_progress_line(line);
-}
-
 void tw_progress_line(const char *text)
 {
     if (!enabled)

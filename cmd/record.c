@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <unistd.h>
 
 struct record_options { struct tw_record_args record; };
@@ -33,14 +32,6 @@ static const struct tw_pair examples[] = {
     {"twinrun diff last~1 last", "compare the last two runs"},
     {NULL, NULL},
 };
-
-/* Our trouble before the job was started is told from trouble afterwards. */
-static int count_tick(void *user, const struct twin_progress *p)
-{
-    (void)p;
-    *(bool *)user = true;
-    return 0;
-}
 
 /* Our trouble must not become the job's: it runs all the same, unwatched. Only before the job was ever started. */
 static int run_unwatched(char **argv, const char *how, const struct twin_error *err)
@@ -70,8 +61,6 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
         .show_output = true,
         .native_output = true,
         .fresh_dir = a->fresh_dir,
-        .on_tick = count_tick,
-        .user = &t->started,
         .exit_code = &t->code,
         .data = a->verified.item,
         .data_count = a->verified.count,
@@ -80,7 +69,7 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
 
 int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how, const struct twin_error *err)
 {
-    if (!t->started)
+    if (!t->trial.started) /* trouble before the job was started is told from trouble afterwards */
         return run_unwatched(argv, how, err);
     int rc = tw_trouble(err, "the job ran, but its run folder is incomplete");
     return t->code >= 0 ? t->code : rc;
@@ -98,8 +87,7 @@ static int run(int argc, char **argv)
     struct record_options a = {0};
     struct tw_operands job;
     struct twin_error err = TWIN_ERROR_INIT;
-    struct tw_transparent t = {0};
-    struct twin_run *r = NULL;
+    struct tw_transparent t = {.code = 0};
     int rc = tw_options_parse(&tw_command_record, argc, argv, &a, &job);
     if (rc >= 0)
         return rc;
@@ -108,9 +96,10 @@ static int run(int argc, char **argv)
     if ((rc = tw_data_verify("record", &a.record.data, a.record.quiet, &a.record.verified)) >= 0)
         return rc;
     struct twin_launch_options o = tw_record_launch(&a.record, job.items, &t);
-    if (twin_provenance_launch(&o, &r, &err) != 0)
+    if (tw_trial_make(&t.trial, &o, &err) != 0)
         return tw_record_failed(&t, job.items, "unwatched", &err);
-    if (r->outcome == TWIN_RUN_NOT_STARTED)
+    struct twin_run *r = t.trial.run;
+    if (t.trial.end == TW_TRIAL_NOT_STARTED)
         tw_say("%s", r->message);
     if (!a.record.quiet)
         tw_say("recorded in %s", r->dir);

@@ -5,6 +5,7 @@
 #include "data.h"
 #include "ledger.h"
 #include "options.h"
+#include "trial.h"
 
 struct tw_record_args {
     const char *home, *label, *ledger;
@@ -38,11 +39,11 @@ struct tw_record_args {
     {"label", 0, TW_OPT_STRING, "TEXT", NULL, "Output", "part of the run folder's name", offsetof(struct s, m.label)},              \
     TW_LEDGER_OPTION(s, m.ledger)
 
-/* What a launch means that is to pass for the job itself. Zeroed by the caller; started and code are set by the launch. */
-struct tw_transparent { bool started; int code; };
+/* A run that is to pass for the job itself: nobody in front sees it. Zeroed by the caller; code is set when the job ends. */
+struct tw_transparent { struct tw_trial trial; int code; };
 struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv, struct tw_transparent *t);
 
-/* After a twin_launch that failed with err: runs the job all the same when it was not started, and says
+/* After a tw_trial_make that failed with err: runs the job all the same when it was not started, and says
  * how ("unwatched"). Returns the exit code. */
 int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how, const struct twin_error *err);
 /* The exit code that stands for the job's end. */

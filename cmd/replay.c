@@ -7,6 +7,7 @@
 #include "runs.h"
 #include "say.h"
 #include "signed.h"
+#include "trial.h"
 #include "verdict.h"
 
 #include "base.h"
@@ -162,6 +163,7 @@ static int launch(const struct replay_args *a, const struct twin_unpacked *u, co
         twin_error_system(&err, "%s", u->cwd);
         return tw_trouble(&err, "replay: nothing was run");
     }
+    struct tw_trial t = {.front = NULL}; /* the terminal is the job's */
     struct twin_launch_options o = {
         .argv = u->argv,
         .env = u->env,
@@ -189,7 +191,8 @@ static int launch(const struct replay_args *a, const struct twin_unpacked *u, co
     tw_progress_clear();
     if (a->json)
         tw_stdout_reserve();
-    int rc = twin_provenance_launch(&o, out, &err);
+    int rc = tw_trial_make(&t, &o, &err);
+    *out = t.run;
     tw_stdout_restore();
     return rc ? tw_trouble(&err, "replay: the job could not be run") : -1;
 }

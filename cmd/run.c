@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <twin/isolate.h>
 #include <twin/stats.h>
 #include <unistd.h>
@@ -147,13 +146,13 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
 static int run_once(const struct run_args *a, char **argv, const struct world *w)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct tw_transparent t = {0};
-    struct twin_run *r = NULL;
+    struct tw_transparent t = {.code = 0};
     struct twin_launch_options o = tw_record_launch(&a->record, argv, &t);
     twin_world_plan_apply(&w->plan, &o);
-    if (twin_provenance_launch(&o, &r, &err) != 0)
+    if (tw_trial_make(&t.trial, &o, &err) != 0)
         return tw_record_failed(&t, argv, "unwatched and unpinned", &err);
-    if (r->outcome == TWIN_RUN_NOT_STARTED)
+    struct twin_run *r = t.trial.run;
+    if (t.trial.end == TW_TRIAL_NOT_STARTED)
         tw_say("%s", r->message);
     else
         report(w, r, a->record.quiet);
@@ -180,8 +179,7 @@ struct series {
 static double run_timed(struct series *s, bool pinned, bool shown)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct tw_transparent t = {0};
-    struct twin_run *r = NULL;
+    struct tw_transparent t = {.code = 0};
     struct twin_launch_options o = tw_record_launch(&s->a->record, s->argv, &t);
     o.show_output = shown;
     o.stdin_spool = s->spool;
@@ -189,10 +187,11 @@ static double run_timed(struct series *s, bool pinned, bool shown)
     if (pinned)
         twin_world_plan_apply(&s->w->plan, &o);
     s->stop = true;
-    if (twin_provenance_launch(&o, &r, &err) != 0) {
+    if (tw_trial_make(&t.trial, &o, &err) != 0) {
         s->code = tw_trouble(&err, "the cost was not measured");
         return NAN;
     }
+    struct twin_run *r = t.trial.run;
     if (shown)
         report(s->w, r, s->a->record.quiet);
     int code = tw_record_exit(r);

@@ -5,10 +5,10 @@
 
 #include "interrupt.h"
 #include "json.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
-#include "watch.h"
+#include "terminal.h"
+#include "trial.h"
 
 #include "base.h"
 
@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <unistd.h>
 
 enum { HOPELESS = 2 /* failed runs of a number of workers, without one that ended well */ };
@@ -128,7 +127,7 @@ static char **command_of(const struct tw_scale *s, uint64_t workers)
     return argv;
 }
 
-static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_watch *w, struct twin_run **out, struct twin_error *err)
+static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *t, struct twin_error *err)
 {
     char *spool = isatty(STDIN_FILENO) ? NULL : tw_printf("%s/stdin", s->journal.folder), **argv = command_of(s, workers);
     const struct twin_launch_options o = {
@@ -142,21 +141,19 @@ static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct t
         .window_last = UINT32_MAX,
         .fresh_dir = s->args.fresh_dir,
         .stdin_spool = spool,
-        .on_tick = tw_watch_tick,
-        .user = w,
     };
-    int rc = argv ? twin_provenance_launch(&o, out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a command");
-    tw_progress_clear();
+    int rc = argv ? tw_trial_make(t, &o, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a command");
     free_argv(argv);
     tw_free(spool);
     return rc;
 }
 
 /* Takes from a run what the study needs of it. */
-static int take(struct tw_scale *s, const struct twin_run *r, const struct tw_watch *w, struct tw_scale_run *out, struct twin_error *err)
+static int take(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_run *out, struct twin_error *err)
 {
+    const struct twin_run *r = t->run;
     char text[32];
-    const bool by_plan = r->outcome == TWIN_RUN_STOPPED && s->args.steps && !w->stopped_time;
+    const bool by_plan = r->outcome == TWIN_RUN_STOPPED && s->args.steps && t->end != TW_TRIAL_OUT_OF_TIME;
     out->good = by_plan || (r->outcome == TWIN_RUN_EXITED && r->exit_code == 0);
     out->run = tw_strdup(tw_base_name(r->dir));
     out->state = tw_strdup(by_plan ? "ok" : tw_run_state(r, text));
@@ -178,8 +175,7 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64];
-    struct twin_run *r = NULL;
-    struct tw_watch w = {.title = title, .deadline_ns = deadline_ns};
+    struct tw_trial t = {.front = &tw_terminal, .title = title, .deadline_ns = deadline_ns};
     struct tw_scale_run one = {.round = round, .workers = workers};
     if (round)
         snprintf(title, sizeof title, "round %llu/%llu  %llu workers", (unsigned long long)round, (unsigned long long)s->args.repeats, (unsigned long long)workers);
@@ -187,25 +183,27 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
         snprintf(title, sizeof title, "not timed  %llu workers", (unsigned long long)workers);
     for (size_t i = 0; i < s->runs; i++)
         if (s->run[i].workers == workers && s->run[i].good)
-            w.expected_s = s->run[i].wall_s;
-    int rc = launch(s, round, workers, &w, &r, &err);
+            t.expected_s = s->run[i].wall_s;
+    int rc = launch(s, round, workers, &t, &err);
+    s->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;
+    s->out_of_time |= t.end == TW_TRIAL_OUT_OF_TIME;
+    if (rc == TWIN_EINTR)
+        return -1;
     if (rc != 0)
         return tw_trouble(&err, "scale: cannot run the job");
-    s->interrupted |= r->outcome == TWIN_RUN_INTERRUPTED;
-    s->out_of_time |= w.stopped_time;
-    if (r->outcome == TWIN_RUN_NOT_STARTED && s->runs == 0) {
-        tw_say("scale: %s", r->message);
-        twin_run_free(r);
+    if (t.end == TW_TRIAL_NOT_STARTED && s->runs == 0) {
+        tw_say("scale: %s", t.run->message);
+        twin_run_free(t.run);
         return TW_EXIT_TROUBLE;
     }
     if (!s->interrupted && !s->out_of_time) { /* else it is made again */
-        rc = take(s, r, &w, &one, &err);
+        rc = take(s, &t, &one, &err);
         if (rc == 0 && !s->args.quiet)
-            tw_run_line(title, r, one.state);
+            tw_trial_line(&tw_terminal, title, t.run, one.state);
         rc = rc ? rc : keep(s, &one, &err);
     }
     tw_scale_run_free(&one);
-    twin_run_free(r);
+    twin_run_free(t.run);
     return rc ? tw_trouble(&err, "scale: the study ended; what was measured stands in %s", s->journal.folder) : -1;
 }
 

@@ -3,20 +3,16 @@
 #include "shrink.h"
 
 #include "interrupt.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
-#include "watch.h"
-#include "zoom.h"
+#include "terminal.h"
+#include "trial.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
-
-/* A smaller job is no slower; one that takes this much longer than the whole one stands still. */
-enum { SLOWER = 3, AT_LEAST_S = 60 };
 
 void tw_shrink_evidence_free(struct tw_shrink_evidence *e)
 {
@@ -60,7 +56,6 @@ static struct twin_launch_options launch_options(const struct tw_shrink *c, cons
         .window_last = UINT32_MAX,
         .fresh_dir = c->args.fresh_dir,
         .stdin_spool = c->spool,
-        .on_tick = tw_watch_tick,
     };
 }
 
@@ -74,26 +69,23 @@ static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setti
                                bool *stuck, struct twin_error *err)
 {
     char title[32];
-    struct twin_run *r = NULL;
-    uint64_t halt = c->natural_s > 0 ? tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9) : 0;
+    uint64_t halt = c->natural_s > 0 ? tw_patience_ends_ns(&tw_patience_of_less_work, c->natural_s) : 0;
     snprintf(title, sizeof title, "run %llu", (unsigned long long)c->runs_used + 1);
-    struct tw_watch watch = {.title = title, .reference = reference, .deadline_ns = sooner(c->deadline_ns, halt)};
-    watch.how.ignore = c->args.ignore.items;
-    watch.how.ignore_count = c->args.ignore.count;
+    struct tw_trial t = {.front = &tw_terminal, .title = title, .reference = reference, .deadline_ns = sooner(c->deadline_ns, halt)};
+    t.how.ignore = c->args.ignore.items;
+    t.how.ignore_count = c->args.ignore.count;
     if (reference)
-        watch.expected_s = reference->wall_s;
+        t.expected_s = reference->wall_s;
     struct twin_launch_options o = launch_options(c, s, m, "shrink");
-    o.user = &watch;
-    int rc = twin_provenance_launch(&o, &r, err);
-    tw_progress_clear();
+    int rc = tw_trial_make(&t, &o, err);
+    c->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;
     if (rc != 0)
         return NULL;
     c->runs_used++;
-    c->interrupted |= r->outcome == TWIN_RUN_INTERRUPTED;
-    *stuck = watch.stopped_time;
-    if (watch.stopped_time && c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns)
+    *stuck = t.end == TW_TRIAL_OUT_OF_TIME;
+    if (*stuck && c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns)
         c->out_of_budget = true;
-    return r;
+    return t.run;
 }
 
 /* ---- one comparison */
@@ -233,7 +225,7 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s, stru
         bool stuck;
         struct twin_run *r = launch(c, s, &m, k->count ? k->at[0].first : NULL, &stuck, &err);
         if (!r) {
-            rc = err.code;
+            rc = err.code == TWIN_EINTR ? 0 : err.code; /* may_go_on ends it */
         } else if (c->interrupted || c->out_of_budget) {
             twin_run_free(r);
         } else if (k->count) {
@@ -264,7 +256,7 @@ void tw_shrink_name_operation(struct tw_shrink *c, const struct tw_shrink_settin
     if (c->args.no_zoom || !e->can_zoom || *e->verdict[0]->first->op || !may_go_on(c) || tw_shrink_command(c, s, &m) != 0)
         return;
     struct twin_launch_options o = launch_options(c, s, &m, "zoom");
-    struct tw_zoom z = {.base_a = &o, .base_b = &o, .deadline_ns = c->deadline_ns, .quiet = true};
+    struct tw_zoom z = {.front = &tw_terminal, .base_a = &o, .base_b = &o, .deadline_ns = c->deadline_ns, .quiet = true};
     if (tw_zoom_run(e->verdict[0], &z, &err) != 0)
         tw_trouble(&err, "shrink: the operation cannot be named");
     c->runs_used += z.dir_count;

@@ -10,7 +10,8 @@
 #include "runs.h"
 #include "say.h"
 #include "scale.h"
-#include "watch.h"
+#include "terminal.h"
+#include "trial.h"
 
 #include "base.h"
 
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <unistd.h>
 
 struct bits { char **weights; size_t runs; }; /* digests of the last weights of each good run that shows them */
@@ -60,24 +60,25 @@ static int make(struct arms *x, int arm, uint64_t number)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64], text[32], *argv[4];
-    struct tw_watch w = {.title = title};
-    struct twin_run *r = NULL;
+    struct tw_trial t = {.front = &tw_terminal, .title = title};
     snprintf(title, sizeof title, "%c %llu/%llu", "ab"[arm], (unsigned long long)number, (unsigned long long)x->a->runs);
     tw_shell_argv(x->a->command[arm], argv);
     const struct twin_launch_options o = {
-        .argv = argv, .home = x->home, .label = arm ? "b" : "a", .agents = true, .max_steps = (uint32_t)x->a->steps, .window_last = UINT32_MAX, .on_tick = tw_watch_tick, .user = &w,
+        .argv = argv, .home = x->home, .label = arm ? "b" : "a", .agents = true, .max_steps = (uint32_t)x->a->steps, .window_last = UINT32_MAX,
         .level = x->metric.measure.metric == TW_METRIC_LOSS ? TWIN_LEVEL_TENSORS : TWIN_LEVEL_STEPS, /* the value of a loss is kept from tensors on */
     };
-    int rc = twin_provenance_launch(&o, &r, &err);
-    tw_progress_clear();
+    int rc = tw_trial_make(&t, &o, &err);
+    const struct twin_run *r = t.run;
+    x->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;
+    if (rc == TWIN_EINTR)
+        return 0;
     if (rc != 0)
         return tw_trouble(&err, "significant: cannot run %s", arm ? "B" : "A");
-    x->interrupted |= r->outcome == TWIN_RUN_INTERRUPTED;
     if (!x->a->quiet)
-        tw_run_line(title, r, tw_run_state(r, text));
+        tw_trial_line(&tw_terminal, title, r, tw_run_state(r, text));
     if (!x->interrupted) /* else it is no whole run */
         rc = keep_text(&x->dir[arm], &x->made[arm], tw_strdup(r->dir)) || note_bits(x, arm, r) ? TWIN_ENOMEM : 0;
-    twin_run_free(r);
+    twin_run_free(t.run);
     return rc ? tw_trouble(NULL, "significant: no memory for the runs") : 0;
 }
 

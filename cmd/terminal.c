@@ -11,6 +11,13 @@ static void say_for_room(void *user, const char *message)
     tw_say("%s", message);
 }
 
+static void put_line_for_room(void *user, const char *line)
+{
+    (void)user;
+    tw_progress_clear();
+    tw_put_to(stderr, "%s\n", line);
+}
+
 static void show_for_room(void *user, const char *line)
 {
     (void)user;
@@ -26,4 +33,9 @@ static bool stop_for_room(void *user)
     return tw_interrupted();
 }
 
-const struct tw_front tw_terminal = {.say = say_for_room, .progress = show_for_room, .stop = stop_for_room};
+const struct tw_front tw_terminal = {
+    .say = say_for_room,
+    .line = put_line_for_room,
+    .progress = show_for_room,
+    .stop = stop_for_room,
+};

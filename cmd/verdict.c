@@ -167,19 +167,3 @@ int tw_bisect_code(int code, bool bisect)
 {
     return bisect && (code == TW_EXIT_TROUBLE || code == TW_EXIT_INCONCLUSIVE) ? SKIP_COMMIT : code;
 }
-
-void tw_verdict_note(struct twin_verdict *v, const char *format, ...)
-{
-    struct tw_buf b = {0};
-    va_list ap;
-    va_start(ap, format);
-    tw_buf_vprintf(&b, format, ap);
-    va_end(ap);
-    char *text = tw_buf_steal(&b), **grown = tw_reallocarray(v->notes, v->note_count + 1, sizeof *grown);
-    if (grown)
-        v->notes = grown;
-    if (grown && text)
-        v->notes[v->note_count++] = text;
-    else
-        tw_free(text);
-}

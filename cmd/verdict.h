@@ -32,8 +32,6 @@ int tw_verdict_page(const struct twin_report *report, const struct twin_compare_
 int tw_verdict_json_error(int code);
 /* With --bisect 2 and 3 become 125, so that `git bisect run` skips. */
 int tw_bisect_code(int code, bool bisect);
-/* Adds a note to the verdict. A note that cannot be stored is lost, the verdict is not. */
-void tw_verdict_note(struct twin_verdict *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* While jobs run whose output is shown, our stdout is theirs. With --json it must hold nothing but the object: theirs
  * then goes to stderr until _restore. */

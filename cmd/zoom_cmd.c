@@ -4,15 +4,15 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 #include "verdict.h"
-#include "watch.h"
-#include "zoom.h"
+#include "trial.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <twin/redact.h>
 #include <twin/compare.h>
 #include <unistd.h>
@@ -94,7 +94,7 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
     const char *why = NULL;
     if (v->outcome != TWIN_DIFFER || !tw_zoom_is_useful(v, runs[0], &why)) {
         if (why)
-            tw_verdict_note(v, "no zoom: %s", why);
+            twin_verdict_note(v, "no zoom: %s", why);
         return print(a, v, runs, false);
     }
     for (size_t i = 0; i < 2; i++)
@@ -112,7 +112,7 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
     char **argv_a = arguments(runs[0]), **argv_b = arguments(runs[1]);
     struct twin_launch_options base_a = {.argv = argv_a, .home = home, .label = "zoom-a", .agents = true},
                                base_b = {.argv = argv_b, .home = home, .label = "zoom-b", .agents = true};
-    struct tw_zoom z = {.base_a = &base_a, .base_b = &base_b, .quiet = a->quiet};
+    struct tw_zoom z = {.front = &tw_terminal, .base_a = &base_a, .base_b = &base_b, .quiet = a->quiet};
     int rc;
     if (!argv_a || !argv_b)
         rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "zoom");
@@ -160,7 +160,7 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
     for (int i = 0; i < 2 && rc < 0 && !interrupted; i++) {
         char title[16], text[32];
         snprintf(title, sizeof title, "zoom %c", 'a' + i);
-        struct tw_watch watch = {.title = title};
+        struct tw_trial trial = {.front = &tw_terminal, .title = title};
         struct twin_launch_options o = {
             .argv = job,
             .home = home,
@@ -171,18 +171,18 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
             .window_first = a->window.first,
             .window_last = a->window.last,
             .fresh_dir = a->fresh_dir,
-            .on_tick = tw_watch_tick,
-            .user = &watch,
         };
-        if (twin_provenance_launch(&o, &runs[i], &err) != 0) {
-            rc = tw_trouble(&err, "zoom: cannot run the job");
-        } else if (runs[i]->outcome == TWIN_RUN_NOT_STARTED) {
+        rc = tw_trial_make(&trial, &o, &err) != 0 ? tw_trouble(&err, "zoom: cannot run the job") : -1;
+        runs[i] = trial.run;
+        if (rc >= 0)
+            break;
+        if (trial.end == TW_TRIAL_NOT_STARTED) {
             tw_say("zoom: %s", runs[i]->message);
             rc = TW_EXIT_TROUBLE;
         } else {
-            interrupted = runs[i]->outcome == TWIN_RUN_INTERRUPTED;
+            interrupted = trial.end == TW_TRIAL_INTERRUPTED;
             if (!a->quiet)
-                tw_run_line(title, runs[i], runs[i]->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(runs[i], text));
+                tw_trial_line(&tw_terminal, title, runs[i], runs[i]->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(runs[i], text));
         }
     }
     if (rc < 0 && interrupted)

@@ -243,6 +243,8 @@ struct twin_transplant_options {
  * that part only there make the outcome "differ". TWIN_EINVAL: in one of them nothing was replaced. */
 int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const *runs, size_t n, const struct twin_transplant_options *o,
                             struct twin_error *err);
+/* Adds a note to the verdict, formatted as by printf. One that cannot be stored is lost, the verdict is not. */
+void twin_verdict_note(struct twin_verdict *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void twin_verdict_free(struct twin_verdict *v);
 
 /* While run b is still going on: has it parted from a, and at which step? Cheap enough to be called each tick. Of the options,

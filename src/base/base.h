@@ -59,6 +59,7 @@ char *tw_printable_json(const char *json);
  * %s %c %% and the conversions of integers and doubles; another one fails b.
  */
 int tw_buf_vprint_safe(struct tw_buf *b, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
+int tw_buf_print_safe(struct tw_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The nearest of some words, for "did you mean" (nearest.c); NULL when none is near. names: NULL-terminated. */
 const char *tw_nearest(const char *word, const char *const *names);
@@ -95,6 +96,11 @@ char *tw_error_tail(const struct twin_error *err); /* ": what went wrong", print
  * out of memory. count 0: up to NULL.
  */
 char *tw_shell_quote(char *const *argv, size_t count);
+/* argv of `sh -c TEXT`, for a launch: it holds text itself. */
+void tw_shell_argv(const char *text, char *argv[4]);
+
+/* A list of texts as options give it. items: NULL-terminated; NULL when there are none. */
+struct tw_strings { const char **items; size_t count; };
 
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);

@@ -26,7 +26,8 @@ void tw_front_say(const struct tw_front *front, const char *format, ...)
     va_end(ap);
 }
 
-void tw_front_trouble(const struct tw_front *front, const struct twin_error *err, const char *format, ...)
+void tw_front_trouble(const struct tw_front *front, const struct twin_error *err,
+                      const char *format, ...)
 {
     char *tail = tw_error_tail(err);
     va_list ap;
@@ -34,6 +35,20 @@ void tw_front_trouble(const struct tw_front *front, const struct twin_error *err
     say(front, format, ap, tail ? tail : "");
     va_end(ap);
     tw_free(tail);
+}
+
+void tw_front_line(const struct tw_front *front, const char *format, ...)
+{
+    struct tw_buf line = {0};
+    va_list ap;
+    if (!front || !front->line)
+        return;
+    tw_buf_puts(&line, "");
+    va_start(ap, format);
+    tw_buf_vprint_safe(&line, format, ap);
+    va_end(ap);
+    front->line(front->user, line.failed ? "out of memory" : line.data);
+    tw_buf_free(&line);
 }
 
 void tw_front_progress(const struct tw_front *front, const char *line)

@@ -2,10 +2,12 @@
 #ifndef TW_BASE_FRONT_H
 #define TW_BASE_FRONT_H
 /*
- * What a room knows of the person in front: it may say something, show how far it is, and ask whether to go on. The
- * command decides what becomes of it (cmd/say.c: the terminal; a test: a buffer). A room prints nothing itself.
+ * What a room knows of the person in front: it may say something, leave a line of a table (how a
+ * run ended), show how far it is, and ask whether to go on. The command decides what becomes of it
+ * (cmd/say.c: the terminal; a test: a buffer). A room prints nothing itself.
  *
- * All functions take NULL for a front that hears nothing and never stops. They are called by one thread.
+ * All functions take NULL for a front that hears nothing and never stops. They are called by one
+ * thread.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,6 +16,7 @@
 struct tw_front {
     void *user;
     void (*say)(void *user, const char *message);   /* one whole message, printable; NULL: not heard */
+    void (*line)(void *user, const char *line);     /* stays, and stands by itself; printable; NULL: not heard */
     void (*progress)(void *user, const char *line); /* replaces the line before; NULL for line: nothing goes on now */
     bool (*stop)(void *user);                       /* true from the moment on at which the person wants an end */
 };
@@ -23,6 +26,8 @@ void tw_front_say(const struct tw_front *front, const char *format, ...) __attri
 /* The same with ": " and the message of err behind it. */
 void tw_front_trouble(const struct tw_front *front, const struct twin_error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* A line that stays, formatted as by tw_front_say, without a line break. */
+void tw_front_line(const struct tw_front *front, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tw_front_progress(const struct tw_front *front, const char *line);
 bool tw_front_stops(const struct tw_front *front);
 

@@ -299,3 +299,12 @@ int tw_buf_vprint_safe(struct tw_buf *b, const char *format, va_list ap)
     va_end(rest);
     return b->failed;
 }
+
+int tw_buf_print_safe(struct tw_buf *b, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    int rc = tw_buf_vprint_safe(b, format, ap);
+    va_end(ap);
+    return rc;
+}

@@ -102,3 +102,11 @@ char *tw_shell_quote(char *const *argv, size_t count)
     }
     return tw_buf_steal(&b);
 }
+
+void tw_shell_argv(const char *text, char *argv[4])
+{
+    argv[0] = (char *)"sh";
+    argv[1] = (char *)"-c";
+    argv[2] = (char *)text;
+    argv[3] = NULL;
+}

@@ -42,6 +42,22 @@ static void free_against(struct twin_against *a)
     tw_free(a);
 }
 
+void twin_verdict_note(struct twin_verdict *v, const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&b, format, ap);
+    va_end(ap);
+    char *text = tw_buf_steal(&b), **grown = tw_reallocarray(v->notes, v->note_count + 1, sizeof *grown);
+    if (grown)
+        v->notes = grown;
+    if (grown && text)
+        v->notes[v->note_count++] = text;
+    else
+        tw_free(text);
+}
+
 void twin_verdict_free(struct twin_verdict *v)
 {
     if (!v)

@@ -14,6 +14,7 @@
  *   own.c        our own signals and descriptors    progress.c   the agents' progress file
  *   direct.c     output that goes into a file
  *   run_save.c, run_load.c, home.c                  the run folder
+ *   capture.c    small programs that help us, none of them a job
  *   host.c, gpus.c  counters of the machine
  *   redact.c     secrets out of what is written     (what is one: base/secret.c)
  *

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "zoom.h"
-
-#include "interrupt.h"
-#include "progress.h"
-#include "runs.h"
-#include "say.h"
-#include "verdict.h"
-#include "watch.h"
+/* Pairs of reruns at operation level: of every operation in the window, then of the suspect with
+ * its values kept. */
+#include "zoom_runs.h"
 
 #include "base.h"
+#include "run_state.h"
+#include "trial.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <twin/trace.h>
 
 enum { ATTEMPTS = 3, RERUNS = 4 };
@@ -34,14 +30,16 @@ static bool uses_torch(const struct twin_run *r)
     return found;
 }
 
-/* The batch and the generator have their consumer named already; single operations say more only about computing. */
+/* The batch and the generator have their consumer named already; single operations say more only
+ * about computing. */
 static bool is_computed(enum twin_phase phase)
 {
     return phase == TWIN_PHASE_INIT || phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD ||
            phase == TWIN_PHASE_COLLECTIVE || phase == TWIN_PHASE_OPTIMIZER || phase == TWIN_PHASE_KERNEL;
 }
 
-/* An arm of several trainers: a rerun that stops all of them after some steps never gets to the later ones. */
+/* An arm of several trainers: a rerun that stops all of them after some steps never gets to the
+ * later ones. */
 static bool several_trainers(const struct twin_verdict *v)
 {
     for (size_t i = 0; i < v->range_count; i++)
@@ -50,7 +48,8 @@ static bool several_trainers(const struct twin_verdict *v)
     return false;
 }
 
-/* Set by the job's own lines: no operation makes it. Of torch's generators the line that draws first can be shown. */
+/* Set by the job's own lines: no operation makes it. Of torch's generators the line that draws
+ * first can be shown. */
 static bool is_set_by_the_job(const struct twin_finding *f)
 {
     bool of_torch = tw_starts(f->name, "torch.");
@@ -108,7 +107,7 @@ static uint64_t end_of(const struct tw_zoom *z)
 static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step, const char *op,
                   const char *title, struct twin_run **out, struct twin_error *err)
 {
-    struct tw_watch watch = {.title = title, .deadline_ns = end_of(z)};
+    struct tw_trial t = {.front = z->front, .title = title, .deadline_ns = end_of(z)};
     struct twin_launch_options o = *base;
     size_t own = 0;
     while (base->env && base->env[own])
@@ -131,19 +130,19 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     o.window_last = step;
     o.max_steps = step + 1;
     o.show_output = false; /* it has been seen once */
-    o.on_tick = tw_watch_tick;
-    o.user = &watch;
-    int rc = twin_provenance_launch(&o, out, err);
-    tw_progress_clear();
+    int rc = tw_trial_make(&t, &o, err);
+    *out = t.run;
     tw_free(suspect);
     tw_free(env);
-    if (rc != 0)
-        return rc;
-    z->cut |= watch.stopped_time && time_is_up(z);
-    z->interrupted |= (*out)->outcome == TWIN_RUN_INTERRUPTED || (watch.stopped_time && !z->cut);
+    if (rc != 0) {
+        z->interrupted |= rc == TWIN_EINTR;
+        return rc == TWIN_EINTR ? 0 : rc;
+    }
+    z->cut |= t.end == TW_TRIAL_OUT_OF_TIME && time_is_up(z);
+    z->interrupted |= t.end == TW_TRIAL_INTERRUPTED || (t.end == TW_TRIAL_OUT_OF_TIME && !z->cut);
     if (!z->quiet)
-        tw_run_line(title, *out, (*out)->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(*out, text));
-    return remember(z, (*out)->dir);
+        tw_trial_line(z->front, title, t.run, t.run->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(t.run, text));
+    return remember(z, t.run->dir);
 }
 
 /* Do the two part within the window? An error means no. */
@@ -184,7 +183,7 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
         rc = launch(z, z->base_b, step[1], op[1], title, &p.b, err);
         p.parted = rc == 0 && !z->interrupted && !z->cut && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
-        z->interrupted |= tw_interrupted();
+        z->interrupted |= tw_front_stops(z->front);
         z->cut |= !p.parted && time_is_up(z);
     }
     *out = p;
@@ -209,7 +208,7 @@ static void announce(const struct twin_verdict *v, struct tw_zoom *z)
         return;
     z->limit_ns = tw_monotonic_ns() + (uint64_t)(bound * 1e9);
     if (!z->quiet)
-        tw_say("zoom: %d reruns or more, each to step %u and at operation level (a run took %s): at most %s; --no-zoom leaves it out", RERUNS,
+        tw_front_say(z->front, "zoom: %d reruns or more, each to step %u and at operation level (a run took %s): at most %s; --no-zoom leaves it out", RERUNS,
                v->first->step_a, tw_human_seconds(z->run_s, once), tw_human_seconds(bound, limit));
 }
 
@@ -217,16 +216,17 @@ static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 {
     char once[24], limit[24];
     const char *without = z->parted ? ", without replays of what it names" : ", before it named an operation";
-    tw_verdict_note(v,
+    twin_verdict_note(v,
                     "zoom: cut short at its limit of %s (a run took %s)%s; --zoom-time gives it more, and twinrun zoom on the two "
                     "runs has no limit",
                     tw_human_seconds(bound_of(z), limit), tw_human_seconds(z->run_s, once), without);
 }
 
 /*
- * First every operation of the window is fingerprinted, which names the suspect. Then the pair is run once more with
- * the suspect's values kept and itself replayed on its inputs: counts, ulp, and whether it agrees with itself, here and
- * on another core. When that second pair does not part, the first one's answer stands, but its replays still count.
+ * First every operation of the window is fingerprinted, which names the suspect. Then the pair is
+ * run once more with the suspect's values kept and itself replayed on its inputs: counts, ulp, and
+ * whether it agrees with itself, here and on another core. When that second pair does not part, the
+ * first one's answer stands, but its replays still count.
  */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err)
 {
@@ -235,13 +235,13 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     announce(v, z);
     int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
     if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
-        tw_verdict_note(v,
+        twin_verdict_note(v,
                         "zoom: %d reruns of step %u at operation level did not part: it is rare, or watching every "
                         "operation hides it",
                         ATTEMPTS, v->first->step_a);
     if (rc == 0 && first.parted)
         rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
-    z->interrupted |= tw_interrupted();
+    z->interrupted |= tw_front_stops(z->front);
     if (rc == 0 && op[0] && !z->interrupted && !z->cut)
         rc = make_pair(v, z, (const char *const *)op, "replay", &second, err);
     if (rc == 0 && first.parted)

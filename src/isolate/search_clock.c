@@ -4,19 +4,15 @@
  * runs twice more in that world under clocks that run faster, as in check; from then on runs of that world are compared in that light.
  * So what a job prints of its own speed is no divergence, and the clock is not named for it.
  */
-#include "isolate.h"
+#include "search_runs.h"
 
 #include "faster.h"
-#include "interrupt.h"
-#include "progress.h"
-#include "runs.h"
-#include "say.h"
+#include "run_state.h"
 
 #include "base.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 
 static const char note_begins[] = "clock experiment: ";
 
@@ -53,10 +49,10 @@ void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first, st
 static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int i)
 {
     char title[48], state[32], *of_a[4];
-    struct tw_watch watch = {.title = title, .expected_s = c->natural_s, .deadline_ns = tw_faster_limit_ns(c->natural_s)};
-    struct twin_launch_options o = tw_isolate_launch_options(c, "clock", &watch);
+    struct tw_trial trial = {.front = c->front, .title = title, .expected_s = c->natural_s,
+                             .deadline_ns = tw_faster_limit_ns(c->natural_s)};
+    struct twin_launch_options o = tw_isolate_launch_options(c, "clock");
     struct twin_world_plan p = {.cpu = -1};
-    struct twin_run *run = NULL;
     snprintf(title, sizeof title, "clock x%u ", tw_faster_factor(i));
     tw_shell_argv(c->args.a ? c->args.a : "", of_a);
     if (c->arms)
@@ -64,14 +60,13 @@ static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int
     bool made = twin_world_plan(w, o.argv, &p, NULL) == 0 && twin_world_plan_apart(&p, w, NULL) == 0 &&
                 twin_world_plan_faster(&p, tw_faster_factor(i), tw_faster_since(), NULL) == 0;
     twin_world_plan_apply(&p, &o);
-    made = made && twin_provenance_launch(&o, &run, NULL) == 0 && !tw_interrupted() && !watch.stopped_time;
-    tw_progress_clear();
+    made = made && tw_trial_make(&trial, &o, NULL) == 0 && !tw_front_stops(c->front) && trial.end != TW_TRIAL_OUT_OF_TIME;
     twin_world_plan_free(&p);
     if (made && !c->args.quiet)
-        tw_run_line(title, run, tw_run_state(run, state));
-    if (made && tw_isolate_keep(c, run) == 0)
-        return tw_isolate_handle(run);
-    twin_run_free(run);
+        tw_trial_line(c->front, title, trial.run, tw_run_state(trial.run, state));
+    if (made && tw_isolate_keep(c, trial.run) == 0)
+        return tw_isolate_handle(trial.run);
+    twin_run_free(trial.run);
     return 0;
 }
 
@@ -111,7 +106,7 @@ static void make_runs(struct tw_isolate *c, const struct twin_world *w, struct t
 {
     uint64_t made[TW_FASTER_RUNS] = {0, 0};
     if (!c->args.quiet)
-        tw_say("it is not known whether numbers that differ are times: two more runs under faster clocks tell (--no-clock leaves that out)");
+        tw_front_say(c->front, "it is not known whether numbers that differ are times: two more runs under faster clocks tell (--no-clock leaves that out)");
     for (int i = 0; i < TW_FASTER_RUNS && (i == 0 || made[0]); i++)
         made[i] = run_faster(c, w, i);
     if (made[1])

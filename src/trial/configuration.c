@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a figure was measured with: code, versions, precision, workers and the first batch, as the
+ * run recorded them. */
 #include "configuration.h"
-
-#include "say.h"
 
 #include "base.h"
 
@@ -9,7 +9,8 @@
 #include <twin/provenance.h>
 #include <twin/trace.h>
 
-/* What decides about speed and bits, as the run's provenance has it: code, versions, precision, flags. */
+/* What decides about speed and bits, as the run's provenance has it: code, versions, precision,
+ * flags. */
 static void put_provenance(struct tw_buf *b, const struct twin_run *r)
 {
     static const char *const versions[] = {"python", "torch", "cuda", "cudnn", "nccl", "mpi", "numpy"};

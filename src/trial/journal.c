@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The folder that a long series of runs is kept in, and its log. */
 #include "journal.h"
-
-#include "json.h"
 
 #include "base.h"
 #include "json_load.h"
+#include "json_text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -110,7 +110,8 @@ static int make_folder(struct tw_journal *j, const char *home, const char *all,
     return rc;
 }
 
-int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_journal_of *of, tw_journal_line *line, void *user, struct twin_error *err)
+int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_journal_of *of, tw_journal_line *line,
+                    void *user, struct twin_error *err)
 {
     char *all = tw_path_join(home, of->kind), *path = NULL;
     int rc = all && of->what ? 0 : no_memory(err);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The world of a run in a few names and values, taken from its provenance. */
 #include "world.h"
 
 #include "base.h"
@@ -8,7 +9,8 @@
 #include <string.h>
 #include <twin/provenance.h>
 
-/* What may change the last bits of a sum, and what a person needs to understand why. The code is left out: that it changes is why there is a gate. */
+/* What may change the last bits of a sum, and what a person needs to understand why. The code is
+ * left out: that it changes is why there is a gate. */
 struct telling { tw_world_fn *each; void *user; struct twin_error *err; };
 
 static int tell(const struct telling *t, const char *name, const json_t *v)

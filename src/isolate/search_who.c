@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python agent's tracer, after a search that
  * named entropy, the clock, the order of directories or the hashes of tensors; or one that ended outside the pins, for what no pin reaches. */
-#include "isolate.h"
+#include "search_runs.h"
 
 #include "capture.h"
-#include "interrupt.h"
-#include "progress.h"
-#include "say.h"
 
 #include "base.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHOWN = 6, SENTENCES = 2, SLOWER = 100, AT_LEAST_S = 60 };
+enum { SHOWN = 6, SENTENCES = 2 };
 
 /* The path of a program of the run by its file name: as its processes were called. */
 static char *program_path(const struct twin_run *r, const char *name, size_t n)
@@ -245,22 +241,19 @@ static void ask(struct tw_isolate *c, const struct twin_search_report *report, c
     bool counted = is_counted(f, word);
     char *factors = tw_printf("TWINRUN_FACTORS=%s%s", counted ? word : "", counted ? "=audit" : "");
     char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
-    struct tw_watch watch = {.title = "who asks for it ", .expected_s = c->natural_s,
-                             .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
-    struct twin_run *r = NULL;
+    struct tw_trial trial = {.front = c->front, .title = "who asks for it ", .expected_s = c->natural_s,
+                             .deadline_ns = tw_patience_ends_ns(&tw_patience_traced, c->natural_s)};
     c->consumer = grown ? grown : c->consumer;
     if (grown && factors && who) {
         x = &grown[c->consumer_count++];
         *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN + SENTENCES, sizeof *x->text)};
         char *env[] = {factors, who, NULL};
-        struct twin_launch_options o = tw_isolate_launch_options(c, "consumers", &watch);
+        struct twin_launch_options o = tw_isolate_launch_options(c, "consumers");
         o.level = TWIN_LEVEL_STEPS;
         o.env = env;
-        if (twin_provenance_launch(&o, &r, NULL) == 0)
-            read_consumers(c, report, r, word, x);
-        watch.title = NULL;
-        tw_progress_clear();
-        twin_run_free(r);
+        if (tw_trial_make(&trial, &o, NULL) == 0)
+            read_consumers(c, report, trial.run, word, x);
+        twin_run_free(trial.run);
     }
     tw_free(factors);
     tw_free(who);
@@ -274,7 +267,7 @@ static bool never_seeded(const struct tw_isolate *c)
 
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r)
 {
-    for (size_t i = 0; i < r->cause_count && !c->arms && !tw_interrupted(); i++) {
+    for (size_t i = 0; i < r->cause_count && !c->arms && !tw_front_stops(c->front); i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         const char *word = f->edits ? NULL : f->asked_as;
         if (word)
@@ -283,6 +276,6 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
         if (word && strcmp(word, "torch-draws") != 0 && never_seeded(c))
             ask(c, r, f, "torch-draws");
     }
-    if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_interrupted())
+    if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_front_stops(c->front))
         ask(c, r, NULL, "unpinned");
 }

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runs that the search asks for: a world becomes a launch, and what came of it one result. */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "interrupt.h"
-#include "progress.h"
-#include "runs.h"
-#include "say.h"
+#include "run_state.h"
 #include "workers.h"
 
 #include "base.h"
@@ -14,10 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
-
-/* A run under pins may be slower than a natural one, but one that takes this much longer stands still. */
-enum { SLOWER = 10, AT_LEAST_S = 60 };
 
 uint64_t tw_isolate_handle(const struct twin_run *r)
 {
@@ -86,9 +79,11 @@ struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c, const struc
     return set;
 }
 
-static int remember_made(struct tw_isolate *c, const struct twin_search_request *q, const struct tw_watch *w, const struct twin_run *r)
+static int remember_made(struct tw_isolate *c, const struct twin_search_request *q, const struct tw_trial *t)
 {
-    struct tw_isolate_made m = {.number = q->number, .handle = tw_isolate_handle(r), .whole = !w->stopped_parted && !w->stopped_time,
+    const struct twin_run *r = t->run;
+    bool whole = t->end != TW_TRIAL_DIVERGED && t->end != TW_TRIAL_OUT_OF_TIME;
+    struct tw_isolate_made m = {.number = q->number, .handle = tw_isolate_handle(r), .whole = whole,
                                 .wall_s = r->wall_s, .pinned = tw_isolate_pinned(c, q)};
     return tw_isolate_made_add(c, &m);
 }
@@ -290,24 +285,23 @@ static void title_of(const struct tw_isolate *c, const struct twin_search_reques
 struct making {
     const struct twin_run *reference; /* NULL: none */
     struct twin_world world;
-    struct tw_watch watch;
-    struct twin_run *run;             /* NULL: not made */
+    struct tw_trial trial;            /* its run NULL: not made, or kept */
 };
 
-static struct tw_watch watch_for(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, size_t at_once)
+static struct tw_trial trial_for(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, size_t at_once)
 {
-    struct tw_watch w = {.expected_s = c->natural_s};
+    struct tw_trial t = {.front = c->front, .expected_s = c->natural_s};
     /* The first pair of natural runs goes on to the end: what neither met cannot be the cause. */
     if (q->may_cut && !c->args.through && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
-        w.reference = reference;
-    w.how.ignore = c->args.ignore.items;
-    w.how.ignore_count = c->args.ignore.count;
+        t.reference = reference;
+    t.how.ignore = c->args.ignore.items;
+    t.how.ignore_count = c->args.ignore.count;
     if (c->natural_s > 0)
-        w.deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER * (double)at_once + AT_LEAST_S) * 1e9);
-    return w;
+        t.deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins, c->natural_s * (double)at_once);
+    return t;
 }
 
-struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label, struct tw_watch *watch)
+struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label)
 {
     return (struct twin_launch_options){
         .argv = c->argv,
@@ -321,12 +315,9 @@ struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c,
         .stdin_spool = c->spool,
         .data = c->data.item,
         .data_count = c->data.count,
-        .on_tick = tw_watch_tick,
-        .user = watch,
     };
 }
 
-/* Starts the run: waits for its end, or, with workers, leaves that to them. */
 /* The command of a run. With --through references are runs of A, and what is compared with them runs of B. */
 static char *const *command_of(struct tw_isolate *c, const struct twin_search_request *q)
 {
@@ -336,11 +327,12 @@ static char *const *command_of(struct tw_isolate *c, const struct twin_search_re
     return of_a ? c->shell[0] : c->shell[1];
 }
 
+/* Starts the run: waits for its end, or, with workers, leaves that to them. */
 static int launch(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct tw_workers *workers, struct twin_error *err)
 {
     char *mix[4], *const *argv = c->arms ? mix : command_of(c, q);
     struct twin_world_plan p = {.cpu = -1};
-    struct twin_launch_options o = tw_isolate_launch_options(c, twin_search_purpose_name(q->purpose), &m->watch);
+    struct twin_launch_options o = tw_isolate_launch_options(c, twin_search_purpose_name(q->purpose));
     int rc = c->arms ? tw_isolate_arms_command(c, q, mix, err) : 0;
     if (rc == 0)
         rc = twin_world_plan(&m->world, argv, &p, err);
@@ -351,7 +343,7 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
     o.argv = argv;
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
-        rc = workers ? tw_workers_start(workers, &o, &m->watch, err) : twin_provenance_launch(&o, &m->run, err);
+        rc = workers ? tw_workers_start(workers, &o, &m->trial, err) : tw_trial_make(&m->trial, &o, err);
     }
     twin_world_plan_free(&p);
     return rc;
@@ -363,16 +355,16 @@ static void say_run(const struct tw_isolate *c, const struct twin_search_request
     if (c->args.quiet)
         return;
     title_of(c, q, title);
-    tw_run_line(title, r, x->status == TWIN_ENDED_STUCK ? "stood still" : x->parted ? "parted" : tw_run_state(r, text));
+    tw_trial_line(c->front, title, r, x->status == TWIN_ENDED_STUCK ? "stood still" : x->parted ? "parted" : tw_run_state(r, text));
 }
 
-static enum twin_search_status status_of(const struct twin_run *r, const struct tw_watch *w)
+static enum twin_search_status status_of(const struct tw_trial *t)
 {
-    if (r->outcome == TWIN_RUN_INTERRUPTED)
+    if (t->end == TW_TRIAL_INTERRUPTED)
         return TWIN_NOT_ENDED;
-    if (w->stopped_time)
+    if (t->end == TW_TRIAL_OUT_OF_TIME)
         return TWIN_ENDED_STUCK;
-    return tw_run_failed(r) ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
+    return tw_run_failed(t->run) ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
 }
 
 static int make(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once, struct making *m, struct tw_workers *workers,
@@ -385,31 +377,29 @@ static int make(struct tw_isolate *c, const struct twin_search_request *q, size_
     if (m->reference)
         c->level = m->reference->level;
     title_of(c, q, title);
-    m->watch = watch_for(c, q, m->reference, at_once);
-    m->watch.title = title;
+    m->trial = trial_for(c, q, m->reference, at_once);
+    m->trial.title = title;
     int rc = world_of(c, q, &m->world);
     if (rc == 0)
         rc = launch(c, q, m, workers, err);
-    m->watch.title = NULL;
-    if (!workers)
-        tw_progress_clear();
+    m->trial.title = NULL;
     return rc;
 }
 
 /* Takes from a run what it shows; keeps it. */
 static int learn(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct twin_search_result *out, struct twin_error *err)
 {
-    struct twin_run *r = m->run;
+    struct twin_run *r = m->trial.run;
     int rc = 0;
-    *out = (struct twin_search_result){.status = status_of(r, &m->watch), .layer = -1, .handle = tw_isolate_handle(r)};
-    if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && !m->watch.stopped_parted && out->status == TWIN_ENDED_WELL)
+    *out = (struct twin_search_result){.status = status_of(&m->trial), .layer = -1, .handle = tw_isolate_handle(r)};
+    if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && m->trial.end != TW_TRIAL_DIVERGED && out->status == TWIN_ENDED_WELL)
         c->natural_s = fmax(c->natural_s, r->wall_s);
     if (c->arms)
         tw_isolate_arms_learn(c, q, r, NULL);
     else
         learn_effects(c, &m->world, r);
     if (m->reference && out->status == TWIN_ENDED_WELL)
-        rc = compare(c, q, m->reference, r, m->watch.stopped_parted, out, err);
+        rc = compare(c, q, m->reference, r, m->trial.end == TW_TRIAL_DIVERGED, out, err);
     if (c->args.through && q->purpose == TWIN_FOR_REFERENCE)
         out->parted = m->reference != NULL; /* A agrees with A: that says nothing of B */
     bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
@@ -418,19 +408,19 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
         out->layer = twin_search_layer("environment");
     }
     if (rc == 0)
-        rc = remember_made(c, q, &m->watch, r);
+        rc = remember_made(c, q, &m->trial);
     if (rc == 0)
         say_run(c, q, r, out);
     if (rc == 0)
         rc = tw_isolate_keep(c, r);
     if (rc == 0)
-        m->run = NULL;
+        m->trial.run = NULL;
     return rc;
 }
 
 static void unmake(struct making *m)
 {
-    twin_run_free(m->run);
+    twin_run_free(m->trial.run);
     tw_free(m->world.setting);
 }
 
@@ -441,6 +431,8 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
     int rc = make(c, q, 1, &m, NULL, err);
     if (rc == 0)
         rc = learn(c, q, &m, out, err);
+    if (rc == TWIN_EINTR)
+        rc = 0; /* before it began: *out says that it has not ended */
     unmake(&m);
     out->seconds = (double)(tw_monotonic_ns() - began) * 1e-9;
     return rc;
@@ -450,11 +442,12 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
 static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
 {
     int rc = one(c, q, out, err);
-    const struct twin_run *r = rc == 0 && !q->reference && c->level == TWIN_LEVEL_TENSORS && out->status == TWIN_ENDED_WELL && !tw_interrupted()
-                                   ? tw_isolate_find(c, out->handle) : NULL;
-    if (!r || q->purpose != TWIN_FOR_BASELINE || !tw_run_shows_no_input(r))
+    bool first = rc == 0 && !q->reference && q->purpose == TWIN_FOR_BASELINE;
+    bool ended = out->status == TWIN_ENDED_WELL && !tw_front_stops(c->front);
+    const struct twin_run *r = first && ended ? tw_isolate_find(c, out->handle) : NULL;
+    if (!r || tw_run_level_that_sees(r) == c->level)
         return rc;
-    c->level = TWIN_LEVEL_OPS;
+    c->level = tw_run_level_that_sees(r);
     double seconds = out->seconds;
     rc = one(c, q, out, err);
     out->seconds += seconds;
@@ -483,15 +476,14 @@ static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, 
         } else if (worker->rc != 0) {
             rc = rc ? rc : twin_error_set(err, worker->rc, "%s", worker->err.message);
         } else {
-            m[i].run = worker->run;
-            m[i].watch = worker->watch;
-            worker->run = NULL;
+            m[i].trial = worker->trial;
+            worker->trial.run = NULL;
             int one_rc = learn(c, &q[i], &m[i], &out[i], err);
             rc = rc ? rc : one_rc;
             c->interrupted |= one_rc == 0 && out[i].status == TWIN_NOT_ENDED;
         }
     }
-    c->interrupted |= w->interrupted || tw_interrupted();
+    c->interrupted |= w->interrupted || tw_front_stops(c->front);
     return rc;
 }
 
@@ -505,7 +497,7 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     struct making *m = tw_calloc(n, sizeof *m);
     if (!m)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", n);
-    int rc = tw_workers_open(&w, n, err);
+    int rc = tw_workers_open(&w, c->front, n, err);
     for (; rc == 0 && begun < n; begun++)
         rc = make(c, &q[begun], n, &m[begun], &w, err);
     if (rc == 0) {
@@ -534,6 +526,6 @@ int tw_isolate_run(void *user, const struct twin_search_request *request, size_t
         return 0;
     }
     int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err) : one_at_the_right_level(c, request, out, err);
-    c->interrupted |= tw_interrupted() || (rc == 0 && out->status == TWIN_NOT_ENDED);
+    c->interrupted |= tw_front_stops(c->front) || (rc == 0 && out->status == TWIN_NOT_ENDED);
     return rc;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* isolate --a CMD --b CMD: the candidates are what differs between the two commands. */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "json.h"
-#include "runs.h"
-#include "say.h"
+#include "json_text.h"
+#include "run_state.h"
 
 #include "base.h"
 
@@ -326,38 +325,41 @@ static const char *restored_by(const struct twin_finding *f)
 }
 
 /* Of a resumed arm "do not resume" is no fix: what it did not get back is. */
-static void print_lost(const struct tw_isolate *c, const struct twin_finding *f)
+static void put_lost(struct tw_buf *b, const struct tw_isolate *c, const struct twin_finding *f)
 {
     const char *id = f ? restored_by(f) : NULL;
     const struct twin_factor *part = id ? twin_factor_find(&c->factors, id) : NULL;
     char *name = f ? tw_printable(f->name, strlen(f->name)) : NULL;
     bool named = name && *name;
     if (part)
-        tw_put("lost      %s, first %s: %s\n", part->title, named ? name : "unnamed", part->fix);
+        tw_buf_print_safe(b, "lost      %s, first %s: %s\n", part->title, named ? name : "unnamed", part->fix);
     else if (f)
-        tw_put("lost      the resumed run differs first in %s%s%s: save and restore what that is made from\n",
+        tw_buf_print_safe(b, "lost      the resumed run differs first in %s%s%s: save and restore what that is made from\n",
                f->layer, named ? ": " : "", named ? name : "");
     tw_free(name);
 }
 
-void tw_isolate_arms_print(const struct tw_isolate *c, const struct twin_search_report *r)
+char *tw_isolate_arms_text(const struct tw_isolate *c, const struct twin_search_report *r)
 {
+    struct tw_buf b = {0};
     struct twin_search_set named = causes(c, r, true);
+    tw_buf_puts(&b, "");
     for (size_t i = 0; i < c->count; i++)
         if (twin_search_has(&named, i))
-            tw_put("differs   %s: %s\n", c->factor[i]->id, c->factor[i]->fix);
+            tw_buf_print_safe(&b, "differs   %s: %s\n", c->factor[i]->id, c->factor[i]->fix);
     char *agrees = r->outcome == TWIN_SEARCH_ISOLATED ? tw_isolate_arms_mixed(c, r, false) : NULL;
     char *text = agrees ? tw_printable(agrees, strlen(agrees)) : NULL;
     /* B is a resumed job, and with the causes as in A it is none. */
     bool resumed = c->first && c->first->shift != 0 && !c->arms->pins_resume;
     if (text && resumed)
-        print_lost(c, c->first->first);
+        put_lost(&b, c, c->first->first);
     else if (text)
-        tw_put("fix       B with this as in A: %s\n", text);
+        tw_buf_print_safe(&b, "fix       B with this as in A: %s\n", text);
     if (text && !resumed)
-        tw_put("through   you have set that; what it acts through is found by: twinrun isolate --through with the same --a and --b\n");
+        tw_buf_print_safe(&b, "through   you have set that; what it acts through is found by: twinrun isolate --through with the same --a and --b\n");
     tw_free(text);
     tw_free(agrees);
+    return tw_buf_steal(&b);
 }
 
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r)

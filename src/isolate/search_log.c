@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A search's journal, below <home>/searches: search.json says what is searched, plan.txt has the criteria. */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "json.h"
+#include "json_text.h"
 
 #include "base.h"
 

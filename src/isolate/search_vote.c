@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What replays of the suspect operation tell the search: that it disagrees with itself, or that one core answers otherwise. */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "interrupt.h"
-#include "say.h"
-#include "zoom.h"
+#include "zoom_runs.h"
 
 #include "base.h"
 
 #include <string.h>
-
-enum { SLOWER = 20, AT_LEAST_S = 120 }; /* a zoom makes some reruns, each slower than a run, and each cut short */
 
 /* Zooms into v->first under a world. Its absence is no error: replays are evidence, not a condition. */
 static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_verdict *v, const struct twin_run *reference)
@@ -25,14 +21,15 @@ static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_v
     struct twin_launch_options b = a;
     b.label = "zoom-b";
     struct tw_zoom z = {
+        .front = c->front,
         .base_a = &a,
         .base_b = &b,
-        .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9),
+        .deadline_ns = tw_patience_ends_ns(&tw_patience_for_a_zoom, c->natural_s),
         .quiet = c->args.quiet,
     };
     if (tw_zoom_run(v, &z, &err) != 0)
-        tw_trouble(&err, "isolate: a zoom failed, the search goes on without it");
-    c->interrupted |= tw_interrupted();
+        tw_front_trouble(c->front, &err, "isolate: a zoom failed, the search goes on without it");
+    c->interrupted |= tw_front_stops(c->front);
     tw_zoom_free(&z);
     twin_world_plan_free(&p);
 }

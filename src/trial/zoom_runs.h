@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_ZOOM_H
-#define TW_CMD_ZOOM_H
+#ifndef TW_TRIAL_ZOOM_RUNS_H
+#define TW_TRIAL_ZOOM_RUNS_H
 /* Zoom: the suspect window once more at operation level, to name the operation and its line. */
+#include "front.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <twin/compare.h>
@@ -12,7 +14,8 @@ struct tw_zoom {
     uint64_t deadline_ns;                              /* monotonic; 0 = none */
     double run_s;                                      /* how long a run takes, for the estimate and the limit; 0 = no limit */
     double limit_s;                                    /* what all reruns together may take; 0: from run_s */
-    bool quiet;
+    const struct tw_front *front;
+    bool quiet;                                        /* no line for each run, no estimate */
     /* out */
     bool parted, interrupted, cut;                     /* cut: the limit was reached; what had been found until then counts */
     uint64_t limit_ns;                                 /* monotonic; set from limit_s or run_s */
@@ -25,7 +28,8 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
 /* And were single operations not seen already? */
 bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why);
 
-/* Reruns pairs and merges what they show into v->first. Adds a note when the zoom showed nothing. 0 or a TWIN_E*. */
+/* Reruns pairs and merges what they show into v->first. Adds a note when the zoom showed nothing. 0
+ * or a TWIN_E*. */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err);
 void tw_zoom_free(struct tw_zoom *z);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How fast the clocks of a clock experiment run, and how long such a run may take. */
 #include "faster.h"
 
 #include "base.h"
-
-enum { LONGER = 4, LONGER_S = 30 };
+#include "trial.h"
 
 unsigned tw_faster_factor(int i)
 {
@@ -18,5 +18,5 @@ uint64_t tw_faster_since(void)
 
 uint64_t tw_faster_limit_ns(double wall_s)
 {
-    return tw_monotonic_ns() + (uint64_t)((LONGER * wall_s + LONGER_S) * 1e9);
+    return tw_patience_ends_ns(&tw_patience_under_faster_clocks, wall_s);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Several runs at the same time: a process for each, and what they say to this one. */
 #include "workers.h"
-
-#include "interrupt.h"
-#include "progress.h"
 
 #include "base.h"
 
@@ -11,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -26,32 +23,23 @@ struct said {
     /* with the last one */
     int rc;
     struct twin_error err;
-    bool parted, stopped_parted, stopped_time;
-    uint32_t parted_step;
+    enum tw_trial_end end;
+    bool diverged;
+    uint32_t diverged_step;
     char dir[PATH_MAX];
 };
 
 /* ---- in the worker */
 
-struct inside {
-    struct tw_watch *watch;
-    int fd;
-    bool shows; /* the parent has a progress line */
-};
-
-static int tick(void *user, const struct twin_progress *p)
+static void send_progress(void *user, const struct twin_progress *p)
 {
-    struct inside *in = user;
-    if (in->shows) {
-        struct said s = {.progress = *p};
-        send(in->fd, &s, sizeof s, MSG_NOSIGNAL);
-    }
-    int stop = tw_watch_tick(in->watch, p);
-    return stop || tw_interrupted(); /* a signal that came before the launcher held them */
+    const int *fd = user;
+    struct said s = {.progress = *p};
+    send(*fd, &s, sizeof s, MSG_NOSIGNAL);
 }
 
-/* What runs before have read of a piped stdin is in the spool. Behind it two runs at the same time would take turns at our stdin, so for
- * them it ends there. */
+/* What runs before have read of a piped stdin is in the spool. Behind it two runs at the same time
+ * would take turns at our stdin, so for them it ends there. */
 static void end_stdin(void)
 {
     struct stat st;
@@ -63,42 +51,43 @@ static void end_stdin(void)
     close(ends[1]);
 }
 
-static _Noreturn void work(struct tw_workers *w, const struct twin_launch_options *options, struct tw_watch *watch, int fd, pid_t parent)
+static _Noreturn void work(struct tw_workers *w, const struct twin_launch_options *o,
+                           struct tw_trial *trial, int fd, pid_t parent)
 {
-    struct twin_launch_options o = *options;
-    struct inside in = {.watch = watch, .fd = fd, .shows = tw_progress_on()};
     struct said s = {.last = true};
-    struct twin_run *run = NULL;
-    tw_progress_setup(true);
+    struct tw_front silent = {.user = NULL}; /* showing and saying is the parent's */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
         _exit(1);
-    if (o.stdin_spool)
+    if (w->front)
+        silent = (struct tw_front){.user = w->front->user, .stop = w->front->stop};
+    if (o->stdin_spool)
         end_stdin();
     close(w->signal_fd);
-    o.on_tick = tick;
-    o.user = &in;
+    trial->front = &silent;
+    trial->on_progress = w->front && w->front->progress ? send_progress : NULL;
+    trial->user = &fd;
     sigprocmask(SIG_SETMASK, &w->mask, NULL); /* the job inherits it */
-    s.rc = twin_provenance_launch(&o, &run, &s.err);
-    if (tw_interrupted())
+    s.rc = tw_trial_make(trial, o, &s.err);
+    if (tw_front_stops(&silent))
         s.rc = TWIN_EINTR;
-    if (run)
-        snprintf(s.dir, sizeof s.dir, "%s", run->dir);
-    s.parted = watch->parted;
-    s.parted_step = watch->parted_step;
-    s.stopped_parted = watch->stopped_parted;
-    s.stopped_time = watch->stopped_time;
+    if (trial->run)
+        snprintf(s.dir, sizeof s.dir, "%s", trial->run->dir);
+    s.end = trial->end;
+    s.diverged = trial->diverged;
+    s.diverged_step = trial->diverged_step;
     send(fd, &s, sizeof s, MSG_NOSIGNAL);
     _exit(0);
 }
 
 /* ---- in the parent */
 
-int tw_workers_open(struct tw_workers *w, size_t room, struct twin_error *err)
+int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t room,
+                    struct twin_error *err)
 {
     static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     struct sigaction act;
     sigset_t held;
-    *w = (struct tw_workers){.signal_fd = -1, .room = room};
+    *w = (struct tw_workers){.signal_fd = -1, .room = room, .front = front};
     sigprocmask(SIG_SETMASK, NULL, &w->mask);
     sigemptyset(&held);
     for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++)
@@ -114,21 +103,22 @@ int tw_workers_open(struct tw_workers *w, size_t room, struct twin_error *err)
     return 0;
 }
 
-int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o, const struct tw_watch *watch, struct twin_error *err)
+int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
+                     const struct tw_trial *trial, struct twin_error *err)
 {
     int ends[2];
     pid_t parent = getpid();
     if (w->count == w->room)
         return twin_error_set(err, TWIN_EINVAL, "more than %zu runs at the same time", w->room);
     struct tw_worker *one = &w->worker[w->count];
-    *one = (struct tw_worker){.fd = -1, .watch = *watch};
+    *one = (struct tw_worker){.fd = -1, .trial = *trial};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return twin_error_system(err, "cannot make a connection to a process that makes a run");
     fflush(stdout);
     fflush(stderr);
     one->pid = fork();
     if (one->pid == 0)
-        work(w, o, &one->watch, ends[1], parent);
+        work(w, o, &one->trial, ends[1], parent);
     int rc = one->pid < 0 ? twin_error_system(err, "cannot start a process that makes a run; give a smaller --jobs") : 0;
     close(ends[1]);
     if (rc != 0) {
@@ -136,7 +126,7 @@ int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o, 
         return rc;
     }
     one->fd = ends[0];
-    one->watch.title = NULL;
+    one->trial.title = NULL;
     w->count++;
     return 0;
 }
@@ -169,11 +159,10 @@ static void bury(struct tw_workers *w, struct tw_worker *one, const struct said 
         ;
     one->pid = 0;
     if (s && s->rc == 0) {
-        one->watch.parted = s->parted;
-        one->watch.parted_step = s->parted_step;
-        one->watch.stopped_parted = s->stopped_parted;
-        one->watch.stopped_time = s->stopped_time;
-        one->rc = twin_run_load(s->dir, &one->run, &one->err);
+        one->trial.end = s->end;
+        one->trial.diverged = s->diverged;
+        one->trial.diverged_step = s->diverged_step;
+        one->rc = twin_run_load(s->dir, &one->trial.run, &one->err);
     } else if (s) {
         one->rc = s->rc;
         one->err = s->err;
@@ -213,7 +202,7 @@ static void show(const struct tw_workers *w, const char *title, double expected_
         behind.step = p->step < behind.step ? p->step : behind.step;
     }
     if (behind.step != UINT64_MAX)
-        tw_progress_show(title, &behind, expected_s, 0);
+        tw_trial_show(w->front, title, &behind, expected_s, 0);
 }
 
 static void give_signals_back(struct tw_workers *w)
@@ -244,7 +233,7 @@ void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s)
         }
         show(w, title, expected_s);
     }
-    tw_progress_clear();
+    tw_front_progress(w->front, NULL);
     give_signals_back(w);
 }
 
@@ -258,7 +247,7 @@ void tw_workers_close(struct tw_workers *w)
         tw_workers_wait(w, "", 0);
     }
     for (size_t i = 0; i < w->count; i++)
-        twin_run_free(w->worker[i].run);
+        twin_run_free(w->worker[i].trial.run);
     tw_free(w->worker);
     tw_free(w->poll);
     give_signals_back(w);

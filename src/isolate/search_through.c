@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --through: does A repeat itself? A pin under which B agrees with A is what their difference acts through only where it does: else
  * the pin stops what makes A part from itself, and nothing is known of what was set. */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "interrupt.h"
-#include "progress.h"
-#include "runs.h"
+#include "run_state.h"
 
 #include "base.h"
 
-#include <twin/provenance.h>
-
-enum { REPEATS = 3, SLOWER = 10, AT_LEAST_S = 60 };
+enum { REPEATS = 3 };
 
 /* A's first natural run that ended well: what the natural runs of B were compared with. */
 static uint64_t first_of_a(const struct tw_isolate *c)
@@ -26,16 +22,13 @@ static uint64_t first_of_a(const struct tw_isolate *c)
 
 static struct twin_run *run_a(struct tw_isolate *c)
 {
-    struct tw_watch watch = {.title = "A again ", .expected_s = c->natural_s,
-                             .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
-    struct twin_launch_options o = tw_isolate_launch_options(c, "a-again", &watch);
+    struct tw_trial trial = {.front = c->front, .title = "A again ", .expected_s = c->natural_s,
+                             .deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins, c->natural_s)};
+    struct twin_launch_options o = tw_isolate_launch_options(c, "a-again");
     o.argv = c->shell[0];
-    struct twin_run *run = NULL;
-    bool made = twin_provenance_launch(&o, &run, NULL) == 0 && !tw_interrupted();
-    tw_progress_clear();
-    if (made)
-        return run;
-    twin_run_free(run);
+    if (tw_trial_make(&trial, &o, NULL) == 0 && !tw_front_stops(c->front))
+        return trial.run;
+    twin_run_free(trial.run);
     return NULL;
 }
 
@@ -46,7 +39,7 @@ void tw_isolate_a_again(struct tw_isolate *c, const struct twin_search_report *r
     bool time_left = limit <= 0 || r->seconds + c->natural_s < limit;
     bool wanted = c->args.through && r->outcome == TWIN_SEARCH_ISOLATED && time_left;
     const struct twin_run *first = wanted ? tw_isolate_find(c, first_of_a(c)) : NULL;
-    while (first && x->trials < REPEATS && !x->parted && !tw_interrupted()) {
+    while (first && x->trials < REPEATS && !x->parted && !tw_front_stops(c->front)) {
         struct twin_run *run = run_a(c);
         struct twin_verdict *v = NULL;
         bool failed = run && tw_run_failed(run);

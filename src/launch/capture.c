@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Small programs that help us: one that answers at once, one that goes on for a while; and which
+ * Python there is. */
 #include "capture.h"
-
-#include "interrupt.h"
 
 #include "base.h"
 
@@ -112,8 +112,9 @@ static int hand_out(struct tw_buf *b, int (*on_line)(void *user, char *line, str
     return rc;
 }
 
-int tw_capture_lines(char *const *argv, double silence_s, int (*on_line)(void *user, char *line, struct twin_error *err), void *user,
-                     bool *interrupted, int *status, struct twin_error *err)
+int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front *front,
+                     int (*on_line)(void *user, char *line, struct twin_error *err), void *user, bool *interrupted,
+                     int *status, struct twin_error *err)
 {
     struct tw_buf b = {0};
     int fd[2];
@@ -125,7 +126,7 @@ int tw_capture_lines(char *const *argv, double silence_s, int (*on_line)(void *u
     close(fd[1]);
     bool more = rc == 0, started = more;
     uint64_t heard = tw_monotonic_ns();
-    while (more && rc == 0 && !(*interrupted = tw_interrupted())) {
+    while (more && rc == 0 && !(*interrupted = tw_front_stops(front))) {
         char chunk[4096];
         struct pollfd p = {fd[0], POLLIN, 0};
         int ready = poll(&p, 1, 200);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_JOURNAL_H
-#define TW_CMD_JOURNAL_H
+#ifndef TW_TRIAL_JOURNAL_H
+#define TW_TRIAL_JOURNAL_H
 /*
- * What lets a long series of runs go on after an interruption: a folder <home>/<kind>/<UTC time>-<pid> with NAME.json (what is being
- * done), plan.txt (how, written before the first run) and log.jsonl (a line for each run, on the disk before anything is decided by it).
+ * What lets a long series of runs go on after an interruption: a folder <home>/<kind>/<UTC
+ * time>-<pid> with NAME.json (what is being done), plan.txt (how, written before the first run) and
+ * log.jsonl (a line for each run, on the disk before anything is decided by it).
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -22,12 +23,15 @@ struct tw_journal_of {
 /* One line of the log that is there. Non-zero: it is not such a line. */
 typedef int tw_journal_line(void *user, const json_t *line, struct twin_error *err);
 
-/* With `resume` every line of the log is given to `line`; a last one that a crash cut off is dropped, so that its run is made again. */
-int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_journal_of *of, tw_journal_line *line, void *user, struct twin_error *err);
+/* With `resume` every line of the log is given to `line`; a last one that a crash cut off is
+ * dropped, so that its run is made again. */
+int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_journal_of *of, tw_journal_line *line,
+                    void *user, struct twin_error *err);
 /* Takes the line (NULL: no memory); it is on the disk when this returns 0. */
 int tw_journal_add(struct tw_journal *j, json_t *line, struct twin_error *err);
 void tw_journal_close(struct tw_journal *j);
 
-/* The words of a job (NULL-terminated) without the secrets in them: a list of texts. NULL: no memory. */
+/* The words of a job (NULL-terminated) without the secrets in them: a list of texts. NULL: no
+ * memory. */
 json_t *tw_journal_argv(const char *home, char *const *argv);
 #endif

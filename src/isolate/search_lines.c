@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the lines that ask for an isolated cause matter: runs under the pins in which some lines get other values than the pin's.
  * The room src/isolate chooses the lines (asking_lines.c); the agents give the values (other_lines.py, streams.c). */
-#include "isolate.h"
+#include "search_runs.h"
 
-#include "interrupt.h"
-#include "progress.h"
-#include "runs.h"
+#include "run_state.h"
 
 #include "base.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 
-enum { RUNS_MOST = 12, SLOWER = 100, AT_LEAST_S = 60 };
+enum { RUNS_MOST = 12 };
 
 struct lines_trial {
     struct tw_isolate *c;
@@ -73,9 +70,9 @@ static bool were_answered(const struct twin_run *r)
 static int launch_trial(struct lines_trial *t, const bool *other, size_t count, struct twin_run **run, struct twin_error *err)
 {
     struct tw_isolate *c = t->c;
-    struct tw_watch watch = {.title = "which line matters ", .expected_s = c->natural_s,
-                             .deadline_ns = tw_monotonic_ns() + (uint64_t)((c->natural_s * SLOWER + AT_LEAST_S) * 1e9)};
-    struct twin_launch_options o = tw_isolate_launch_options(c, "lines", &watch);
+    struct tw_trial trial = {.front = c->front, .title = "which line matters ", .expected_s = c->natural_s,
+                             .deadline_ns = tw_patience_ends_ns(&tw_patience_traced, c->natural_s)};
+    struct twin_launch_options o = tw_isolate_launch_options(c, "lines");
     o.level = t->pinned->level;
     struct twin_world_plan p = {.cpu = -1};
     int rc = twin_world_plan(&t->world, c->argv, &p, err);
@@ -85,9 +82,9 @@ static int launch_trial(struct lines_trial *t, const bool *other, size_t count, 
         rc = twin_world_plan_variable(&p, variable_of(t, other, count), err);
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
-        rc = twin_provenance_launch(&o, run, err);
+        rc = tw_trial_make(&trial, &o, err);
     }
-    tw_progress_clear();
+    *run = trial.run;
     twin_world_plan_free(&p);
     return rc;
 }
@@ -102,7 +99,7 @@ static int make_trial(void *user, const bool *other, size_t count, enum twin_lin
     for (size_t i = 0; i < count; i++)
         any |= other[i];
     int rc = launch_trial(t, other, count, &run, err);
-    if (rc == 0 && tw_interrupted())
+    if (rc == 0 && tw_front_stops(t->c->front))
         rc = twin_error_set(err, TWIN_EINTR, "interrupted");
     bool tells = rc == 0 && !tw_run_failed(run) && (!any || were_answered(run));
     if (tells)
@@ -134,7 +131,7 @@ static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_re
 {
     double limit = (double)c->args.max_time;
     bool time_left = limit <= 0 || r->seconds + c->natural_s < limit;
-    return r->cause_count && time_left && !tw_interrupted();
+    return r->cause_count && time_left && !tw_front_stops(c->front);
 }
 
 /* A line of `python -c` is not told from that of another command by its number, so none gets other values: those go last. */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One watched run: what is looked at while it goes on, and how it ended. */
+#include "trial.h"
+
+#include "base.h"
+#include "run_state.h"
+
+#include <assert.h>
+#include <math.h>
+#include <twin/provenance.h>
+
+/* A run that has diverged goes on until the drift can be seen to grow: ten steps, and as many again
+ * as it took to diverge (a hundred at most). A short rest is cheaper to let finish, since the
+ * printed output and the files then count too. */
+enum { STEPS_AFTER_MIN = 10, STEPS_AFTER_ENOUGH = 100, REST_WORTH_SAVING_S = 10 };
+
+static bool enough_is_known(const struct tw_trial *t, const struct twin_progress *p)
+{
+    uint64_t after = p->step > t->diverged_step ? p->step - t->diverged_step : 0;
+    return after >= STEPS_AFTER_MIN && (after > t->diverged_step || after >= STEPS_AFTER_ENOUGH) &&
+           t->expected_s - p->elapsed_s > REST_WORTH_SAVING_S;
+}
+
+static int end_trial(struct tw_trial *t, enum tw_trial_end end)
+{
+    t->end = end;
+    return 1;
+}
+
+static int watch(void *user, const struct twin_progress *p)
+{
+    struct tw_trial *t = user;
+    t->started = true;
+    t->last_step = p->step;
+    if (t->on_progress)
+        t->on_progress(t->user, p);
+    else if (t->title)
+        tw_trial_show(t->front, t->title, p, t->expected_s, t->expected_steps);
+    if (tw_front_stops(t->front)) /* a signal that came before the launcher held them */
+        return end_trial(t, TW_TRIAL_INTERRUPTED);
+    if (t->deadline_ns && tw_monotonic_ns() > t->deadline_ns)
+        return end_trial(t, TW_TRIAL_OUT_OF_TIME);
+    /* An error here only means that nothing is known yet: the comparison at the end counts. */
+    if (t->reference && !t->diverged && p->step &&
+        twin_compare_live(t->reference, p->run_dir, &t->how, &t->diverged, &t->diverged_step,
+                          NULL) != 0)
+        t->diverged = false;
+    if (t->diverged && enough_is_known(t, p))
+        return end_trial(t, TW_TRIAL_DIVERGED);
+    return 0;
+}
+
+int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struct twin_error *err)
+{
+    struct twin_launch_options watched = *o;
+    assert(o->argv);
+    t->end = TW_TRIAL_RAN;
+    t->started = t->diverged = false;
+    t->run = NULL;
+    if (tw_front_stops(t->front))
+        return twin_error_set(err, TWIN_EINTR, "interrupted");
+    watched.on_tick = watch;
+    watched.user = t;
+    int rc = twin_provenance_launch(&watched, &t->run, err);
+    tw_front_progress(t->front, NULL);
+    if (rc != 0)
+        return rc;
+    if (t->run->outcome == TWIN_RUN_INTERRUPTED)
+        t->end = TW_TRIAL_INTERRUPTED;
+    else if (t->run->outcome == TWIN_RUN_NOT_STARTED)
+        t->end = TW_TRIAL_NOT_STARTED;
+    return 0;
+}
+
+/* ---- what the person in front sees */
+
+void tw_trial_show(const struct tw_front *front, const char *title, const struct twin_progress *p,
+                   double expected_s, uint64_t expected_steps)
+{
+    char seconds[24], step[32], of[32];
+    struct tw_buf line = {0};
+    if (!front || !front->progress)
+        return;
+    tw_buf_printf(&line, "%s  %s", title, tw_human_seconds(p->elapsed_s, seconds));
+    if (p->step)
+        tw_buf_printf(&line, "  step %s", tw_human_count(p->step, step));
+    if (p->step && expected_steps)
+        tw_buf_printf(&line, " of %s", tw_human_count(expected_steps, of));
+    if (expected_s > p->elapsed_s)
+        tw_buf_printf(&line, "  about %s left in this run",
+                      tw_human_seconds(expected_s - p->elapsed_s, seconds));
+    if (!line.failed)
+        tw_front_progress(front, line.data);
+    tw_buf_free(&line);
+}
+
+void tw_trial_line(const struct tw_front *front, const char *title, const struct twin_run *r,
+                   const char *state)
+{
+    struct tw_run_totals t;
+    char seconds[24], steps[32], records[32], dropped[32];
+    struct tw_buf rest = {0};
+    tw_run_totals(r, &t);
+    tw_buf_puts(&rest, "");
+    if (t.dropped)
+        tw_buf_printf(&rest, "  %s dropped", tw_human_count(t.dropped, dropped));
+    bool measures = r->level != TWIN_LEVEL_OPS; /* a zoom does not */
+    if (isfinite(t.observer) && t.records && measures)
+        tw_buf_printf(&rest, "  observer +%.1f%%", 100 * t.observer);
+    tw_front_progress(front, NULL);
+    tw_front_line(front, "%s  %-8s %10s  %s step%s  %s record%s%s", title, state,
+                  tw_human_seconds(r->wall_s, seconds), tw_human_count(t.steps, steps),
+                  t.steps == 1 ? "" : "s", tw_human_count(t.records, records),
+                  t.records == 1 ? "" : "s", rest.failed ? "" : rest.data);
+    tw_buf_free(&rest);
+}
+
+/* ---- how long a run may take */
+
+const struct tw_patience tw_patience_under_pins = {.times = 10, .more_s = 60};
+const struct tw_patience tw_patience_traced = {.times = 100, .more_s = 60};
+const struct tw_patience tw_patience_of_less_work = {.times = 3, .more_s = 60};
+const struct tw_patience tw_patience_in_the_lab = {.times = 10, .more_s = 120};
+const struct tw_patience tw_patience_under_faster_clocks = {.times = 4, .more_s = 30};
+const struct tw_patience tw_patience_for_a_zoom = {.times = 20, .more_s = 120};
+
+uint64_t tw_patience_ends_ns(const struct tw_patience *p, double usual_s)
+{
+    return tw_monotonic_ns() + (uint64_t)((usual_s * p->times + p->more_s) * 1e9);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What --data names, and what a run records of data that are as their snapshot says. */
+#include "verified_data.h"
+
+#include "base.h"
+
+#include <assert.h>
+#include <string.h>
+
+bool tw_data_split(const char *given, char **dir, char **manifest)
+{
+    const char *cut = strrchr(given, '=');
+    size_t n = cut ? (size_t)(cut - given) : strlen(given);
+    *dir = tw_strndup(given, n);
+    while (!cut && n > 1 && given[n - 1] == '/')
+        n--;
+    *manifest = cut ? tw_strdup(cut + 1) : tw_printf("%.*s.snapshot", (int)n, given);
+    return *dir && *manifest;
+}
+
+int tw_data_record(const char *dir, const char *manifest, const struct twin_snapshot *was,
+                   struct twin_run_data *out, struct twin_error *err)
+{
+    assert(sizeof out->root == sizeof was->root);
+    memcpy(out->root, was->root, sizeof out->root);
+    out->files = was->files;
+    out->bytes = was->bytes;
+    out->folder = tw_path_absolute(dir, err);
+    out->manifest = out->folder ? tw_path_absolute(manifest, err) : NULL;
+    return out->manifest ? 0 : err->code;
+}

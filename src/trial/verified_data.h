@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_TRIAL_VERIFIED_DATA_H
+#define TW_TRIAL_VERIFIED_DATA_H
+/* Data that were verified against their snapshots before the first run; handed to each launch,
+ * which records them. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <twin/run.h>
+#include <twin/snapshot.h>
+
+/* Lives as long as the process. */
+struct tw_data { const struct twin_run_data *item; size_t count; };
+
+/* DIR=SNAPSHOT, cut at the last '='; DIR alone means DIR.snapshot beside it. Both are malloc'ed,
+ * whatever it returns. False: no memory. */
+bool tw_data_split(const char *given, char **dir, char **manifest);
+/* What a run records of a folder that is what `was`, read from the manifest, says. Its texts are
+ * malloc'ed. err is not NULL. */
+int tw_data_record(const char *dir, const char *manifest, const struct twin_snapshot *was,
+                   struct twin_run_data *out, struct twin_error *err);
+
+#endif
