@@ -67,7 +67,7 @@ static int print_form(make_fn *make, const struct twin_report *r)
     if (make(r, &text, &err) != 0)
         return tw_trouble(&err, "cannot write the verdict down");
     if (r->color)
-        tw_put_coloured(text);
+        tw_put_coloured(stdout, text);
     else
         tw_put_lines(stdout, text);
     tw_free(text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a search found, in the words that text and page share. */
-#include "internal.h"
+#include "wording.h"
 
 #include <math.h>
 #include <twin/isolation.h>

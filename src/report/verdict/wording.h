@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_REPORT_INTERNAL_H
-#define TW_REPORT_INTERNAL_H
+#ifndef TW_REPORT_WORDING_H
+#define TW_REPORT_WORDING_H
 /* Wording shared by the forms of a report. Everything appended here is safe for terminals. */
-#include <twin/report.h>
-
 #include "base.h"
+
+#include <twin/report.h>
 
 /* Appends bytes of a job's making, made printable. max: cut behind that many bytes, with "..."; 0 = whole. */
 void tw_say_safe(struct tw_buf *b, const char *s, size_t max);

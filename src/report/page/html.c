@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The frame of an HTML page: head and foot, escaping, and what is embedded of web/. */
 #include "html.h"
 
 #include "page_assets.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forms that continuous integration reads: JUnit XML, GitHub's workflow commands and its job summary. */
-#include "internal.h"
+#include "wording.h"
 
 #include <string.h>
 

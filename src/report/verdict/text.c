@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The verdict for people: labelled paragraphs, wrapped with a hanging indent, short enough for one screen. */
-#include "internal.h"
+#include "wording.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The incident document. A sentence stands in it only when what it says was measured or recorded. */
-#include "internal.h"
+#include "wording.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schema twinrun.check/1. A NULL json_t (no memory) travels through jansson's packing calls and ends in TWIN_ENOMEM. */
-#include "internal.h"
+#include "wording.h"
 
 #include "json_text.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "internal.h"
+/* The words that several forms of a verdict share: places, sizes, classes, the headline. */
+#include "wording.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a verdict is about, in words: the steps that were compared of each process, and the share of its records. */
-#include "internal.h"
+#include "wording.h"
 
 #include <string.h>
 

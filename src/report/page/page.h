@@ -2,7 +2,7 @@
 #ifndef TW_REPORT_PAGE_H
 #define TW_REPORT_PAGE_H
 /* Inside of a page: the sections' HTML, and the blocks of binary data that come behind it. How a block is laid out: docs/internals/report.md. */
-#include "internal.h"
+#include "wording.h"
 
 #include <twin/page.h>
 

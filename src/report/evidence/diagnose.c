@@ -4,7 +4,7 @@
  * speed whatever else is so; hardware is blamed when bits follow it over several runs; the order of additions when nothing else is left that differs,
  * inputs are equal and the difference is that of a few roundings. What no rule covers stays unknown.
  */
-#include "internal.h"
+#include "wording.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef TW_REPORT_HTML_H
 #define TW_REPORT_HTML_H
 /* The frame of an HTML page: head, foot, style sheet and script out of web/, escaping. */
-#include "internal.h"
+#include "wording.h"
 
 /* Bytes of anybody's making as text or attribute value: made printable, then escaped. */
 void tw_html_text(struct tw_buf *b, const char *s);

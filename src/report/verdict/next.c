@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What to try next, as commands. */
-#include "internal.h"
+#include "wording.h"
 
 #include <stdio.h>
 #include <string.h>
