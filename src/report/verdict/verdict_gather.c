@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page of a verdict: gathers what its pictures show (src/report draws them) and writes it. */
-#include "page.h"
-#include "verdict.h"
-
-#include "options.h"
-#include "say.h"
+/* Gathers what the pictures of a verdict's page show: compares the recorded runs step by step, reads their curves and times. */
+#include "verdict_gather.h"
 
 #include "base.h"
+#include "page_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +12,12 @@
 #include <twin/report.h>
 #include <twin/telemetry.h>
 
-enum { SORTED = 24, DRAWN_STEPS = 20000, PAIRS = 3, CELLS = 1000000 }; /* runs that are sorted into a tree; steps in the plot of times; heatmaps, and their cells together */
+enum {
+    SORTED = 24,         /* runs that are sorted into a tree */
+    DRAWN_STEPS = 20000, /* steps in the plot of times */
+    PAIRS = 3,           /* heatmaps */
+    CELLS = 1000000      /* of all heatmaps together */
+};
 
 /* ---- how long each step took */
 
@@ -155,15 +157,16 @@ static void pictures_free(struct pictures *g)
     times_free(&g->times);
 }
 
-int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare, const char *path)
+int tw_verdict_save_page(const struct twin_report *report, const struct twin_compare_options *compare,
+                         const char *path, struct twin_error *err)
 {
     char *command = safe_command(report->command);
     struct twin_report r = *report;
-    struct twin_error err = TWIN_ERROR_INIT;
     struct pictures g;
     r.command = command;
-    int rc = gather(&r, compare, &g, &err);
-    rc = rc ? tw_trouble(&err, "%s: the report is not written as a page", r.verb ? r.verb : "check") : tw_page_write(r.verb ? r.verb : "check", twin_report_page(&r, &g.x), path);
+    int rc = gather(&r, compare, &g, err);
+    if (rc == 0)
+        rc = tw_page_save(twin_report_page(&r, &g.x), path, err);
     pictures_free(&g);
     tw_free(command);
     return rc;
