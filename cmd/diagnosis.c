@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report A B: two sets of runs that differ, in numbers, speed or both: from which source, and what addresses it. */
-#include "slow.h"
+#include "diagnosis.h"
 
 #include "json.h"
 #include "options.h"

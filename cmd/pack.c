@@ -89,7 +89,7 @@ static int report(const struct twin_packed *p, bool json)
     tw_put("packed  %s\n        %s files, %s, %s\n", path ? path : "?", tw_human_count(p->files, count), tw_human_bytes(p->bytes, size), p->is_signed ? "signed" : "not signed");
     tw_free(path);
     for (size_t i = 0; i < TWIN_AREAS; i++)
-        tw_area_print((enum twin_area)i, p->area[i], false);
+        tw_area_print(stdout, (enum twin_area)i, p->area[i], false);
     tw_put("next    twinrun replay %s\n", tw_base_name(p->path));
     return 0;
 }

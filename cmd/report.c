@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun report: why runs were slow (slow.c) or differ (diagnosis.c); documents for people who were not there. */
+#include "diagnosis.h"
 #include "json.h"
 #include "known.h"
 #include "ledger.h"
@@ -8,6 +9,7 @@
 #include "runs.h"
 #include "say.h"
 #include "slow.h"
+#include "terminal.h"
 
 #include "base.h"
 
@@ -278,6 +280,14 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
     return rc;
 }
 
+static int slow_report(const struct twin_run *r, bool as_json)
+{
+    json_t *json = NULL;
+    if (tw_slow_report(r, stdout, as_json ? &json : NULL, &tw_terminal) != 0)
+        return TW_EXIT_TROUBLE;
+    return as_json ? tw_json_print(json) : 0;
+}
+
 static int run(int argc, char **argv)
 {
     struct report_args a = {0};
@@ -307,7 +317,7 @@ static int run(int argc, char **argv)
     for (size_t i = 0; rc == 0 && i < rest.count; i++)
         rc = (runs[i] = tw_run_open(home, rest.items[i])) ? 0 : TW_EXIT_TROUBLE;
     if (rc == 0 && !a.postmortem && runs[0])
-        rc = tw_slow_report(runs[0], a.json);
+        rc = slow_report(runs[0], a.json);
     else if (rc == 0 && runs[0])
         rc = postmortem(&a, home, runs);
     twin_run_free(runs[0]);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The five areas of evidence that a package is judged by: what is there, what is missing, why that matters. */
 #include "areas.h"
 
-#include "json.h"
-
 #include "base.h"
-#include "say.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,22 +47,23 @@ json_t *tw_area_json(enum twin_area which, const json_t *area)
     return o;
 }
 
-void tw_area_print(enum twin_area which, const json_t *area, bool explain)
+void tw_area_print(FILE *out, enum twin_area which, const json_t *area, bool explain)
 {
     const json_t *missing = json_object_get(area, "missing");
     const char *holds = json_string_value(json_object_get(area, "holds"));
     size_t n = json_array_size(missing);
-    tw_put("%-13s  %s  ", twin_area_name(which), tw_area_passes(area) ? "pass" : "FAIL");
-    tw_put("%s", holds ? holds : "");
-    tw_put("\n");
+    tw_put_to(out, "%-13s  %s  ", twin_area_name(which), tw_area_passes(area) ? "pass" : "FAIL");
+    tw_put_to(out, "%s", holds ? holds : "");
+    tw_put_to(out, "\n");
     for (size_t i = 0; i < n && i < SHOWN; i++) {
         const char *text = json_string_value(json_array_get(missing, i));
-        tw_put("  %-11s        ", i ? "" : "missing");
-        tw_put("%s", text ? text : "?");
-        tw_put("\n");
+        tw_put_to(out, "  %-11s        ", i ? "" : "missing");
+        tw_put_to(out, "%s", text ? text : "?");
+        tw_put_to(out, "\n");
     }
     if (n > SHOWN)
-        tw_put("                     and %zu more (--json lists all)\n", n - SHOWN);
+        tw_put_to(out, "                     and %zu more (--json lists all)\n", n - SHOWN);
     if (explain && n)
-        tw_put("  %-11s        %s\n  %-11s        %s\n", "risk", words[which].risk, "ask for", words[which].ask);
+        tw_put_to(out, "  %-11s        %s\n  %-11s        %s\n", "risk", words[which].risk,
+                  "ask for", words[which].ask);
 }

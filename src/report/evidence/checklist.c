@@ -8,7 +8,7 @@
 #include "areas.h"
 
 #include "base.h"
-#include "say.h"
+#include "put.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -110,14 +110,16 @@ json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
     return list;
 }
 
-void tw_checklist_print(const char *name, const json_t *list)
+void tw_checklist_print(FILE *out, const char *name, const json_t *list)
 {
-    tw_put("\n%s checklist, as far as the evidence goes (\"yours\": the author has to say it)\n", name);
+    tw_put_to(out, "\n%s checklist, as far as the evidence goes "
+              "(\"yours\": the author has to say it)\n", name);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *x = json_array_get(list, i);
         const char *why = json_string_value(json_object_get(x, "because"));
-        tw_put("  %-5s  %s\n", json_string_value(json_object_get(x, "answer")), json_string_value(json_object_get(x, "item")));
+        tw_put_to(out, "  %-5s  %s\n", json_string_value(json_object_get(x, "answer")),
+                  json_string_value(json_object_get(x, "item")));
         if (why && *why)
-            tw_put("         %s\n", why);
+            tw_put_to(out, "         %s\n", why);
     }
 }

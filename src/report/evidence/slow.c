@@ -2,11 +2,9 @@
 /* report RUN: where each rank was slow, and what moved with it. */
 #include "slow.h"
 
-#include "json.h"
-#include "options.h"
-#include "say.h"
-
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,36 +66,46 @@ static const char *outcome_word(const struct twin_dip *d)
     return d->unsteady ? "UNSTEADY" : "EVEN";
 }
 
-static void rank_text(const struct twin_telemetry_process *p, const struct twin_dip *d, bool many)
+static void rank_text(FILE *out, const struct twin_telemetry_process *p, const struct twin_dip *d,
+                      bool many)
 {
     char *sentence = twin_dip_sentence(d);
     if (many)
-        tw_put("rank %d  ", p->rank);
-    tw_put("%s  %s\n", outcome_word(d), sentence ? sentence : "");
+        tw_put_to(out, "rank %d  ", p->rank);
+    tw_put_to(out, "%s  %s\n", outcome_word(d), sentence ? sentence : "");
     tw_free(sentence);
     if (d->outcome != TWIN_DIP_FOUND)
         return;
-    tw_put("        %.3g ms per step, %.3g ms elsewhere; from %.1f s to %.1f s\n", 1e3 * d->slow_s, 1e3 * d->usual_s, d->start_s, d->end_s);
+    tw_put_to(out, "        %.3g ms per step, %.3g ms elsewhere; from %.1f s to %.1f s\n",
+              1e3 * d->slow_s, 1e3 * d->usual_s, d->start_s, d->end_s);
     size_t shown = 0;
     for (size_t i = 0; i < d->tested && shown < SHOWN && d->moved[i].adjusted <= .05; i++, shown++) {
         const struct twin_moved *m = &d->moved[i];
         const struct twin_counter_info *c = twin_counter_info(m->counter);
         bool seconds = strcmp(c->unit, "s") == 0;
         if (shown == 0)
-            tw_put("\n        %-40s %12s %12s %10s %6s  %s\n", "moved with it", "elsewhere", "there", "of extra", "rho", "p");
-        tw_put("        %-40s %12.4g %12.4g ", c->name, m->usual, m->slow);
+            tw_put_to(out, "\n        %-40s %12s %12s %10s %6s  %s\n", "moved with it", "elsewhere",
+                      "there", "of extra", "rho", "p");
+        tw_put_to(out, "        %-40s %12.4g %12.4g ", c->name, m->usual, m->slow);
         if (seconds && isfinite(m->share))
-            tw_put("%9.0f%%", 100 * m->share);
+            tw_put_to(out, "%9.0f%%", 100 * m->share);
         else
-            tw_put("%10s", "");
-        tw_put(" %6.2f  %.2g\n", m->rho, m->adjusted);
+            tw_put_to(out, "%10s", "");
+        tw_put_to(out, " %6.2f  %.2g\n", m->rho, m->adjusted);
     }
     if (shown)
-        tw_put("        (per second; p after Holm)\n");
-    tw_put("        practice: %s\n", twin_cause_advice(d->cause));
+        tw_put_to(out, "        (per second; p after Holm)\n");
+    tw_put_to(out, "        practice: %s\n", twin_cause_advice(d->cause));
 }
 
 /* ---- ranks against each other */
+
+/* Where the answer goes, and who hears what went wrong. */
+struct slow_sink {
+    FILE *out;
+    bool json;
+    const struct tw_front *front;
+};
 
 static bool several_ranks(const struct twin_telemetry *t)
 {
@@ -165,30 +173,41 @@ static json_t *uneven_json(const struct twin_uneven *u, const char *machine)
     return o;
 }
 
-static void uneven_text(const struct twin_uneven *u, const char *machine)
+static const char *uneven_word(enum twin_uneven_outcome o)
+{
+    if (o == TWIN_UNEVEN_FOUND)
+        return "UNEVEN";
+    return o == TWIN_UNEVEN_NONE ? "ALIKE " : "RANKS ";
+}
+
+static void uneven_text(FILE *out, const struct twin_uneven *u, const char *machine)
 {
     char *sentence = twin_uneven_sentence(u);
-    tw_put("%s  %s%s%s\n", u->outcome == TWIN_UNEVEN_FOUND ? "UNEVEN" : u->outcome == TWIN_UNEVEN_NONE ? "ALIKE " : "RANKS ", sentence ? sentence : "", machine ? "; " : "",
-           machine ? machine : "");
+    tw_put_to(out, "%s  %s%s%s\n", uneven_word(u->outcome), sentence ? sentence : "",
+              machine ? "; " : "", machine ? machine : "");
     if (u->outcome == TWIN_UNEVEN_FOUND)
-        tw_put("        practice: %s\n", twin_uneven_advice(u));
+        tw_put_to(out, "        practice: %s\n", twin_uneven_advice(u));
     tw_free(sentence);
 }
 
-/* *out: NULL for a run of one rank. */
-static int compare_ranks(const struct twin_run *r, const struct twin_telemetry *t, bool json, json_t **out)
+/* As JSON into *json, or as text to out. *json: NULL for a run of one rank. */
+static int compare_ranks(const struct slow_sink *sink, const struct twin_run *r,
+                         const struct twin_telemetry *t, json_t **json)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_uneven u;
     if (!several_ranks(t))
         return 0;
-    if (twin_uneven_find(t, &u, &err) != 0)
-        return tw_trouble(&err, "report: cannot compare the ranks");
+    int rc = twin_uneven_find(t, &u, &err);
+    if (rc != 0) {
+        tw_front_trouble(sink->front, &err, "report: cannot compare the ranks");
+        return rc;
+    }
     char *machine = u.outcome == TWIN_UNEVEN_FOUND ? other_machine(r, u.rank) : NULL;
-    if (json)
-        *out = uneven_json(&u, machine);
+    if (sink->json)
+        *json = uneven_json(&u, machine);
     else
-        uneven_text(&u, machine);
+        uneven_text(sink->out, &u, machine);
     tw_free(machine);
     return 0;
 }
@@ -217,49 +236,67 @@ static json_t *unseen_json(const struct twin_telemetry *t)
     return list;
 }
 
-static void unseen_text(const struct twin_telemetry *t)
+static void unseen_text(FILE *out, const struct twin_telemetry *t)
 {
     size_t n = 0;
     if (!t->host)
-        tw_put("not seen: the counters of the machine");
+        tw_put_to(out, "not seen: the counters of the machine");
     n += !t->host;
     for (int c = 0; c < (t->host ? TWIN_COUNTERS : TWIN_COUNTER_BUSY); c++)
         if (unseen(t, (enum twin_counter)c))
-            tw_put("%s%s", n++ ? ", " : "not seen: ", twin_counter_info((enum twin_counter)c)->name);
+            tw_put_to(out, "%s%s", n++ ? ", " : "not seen: ",
+                      twin_counter_info((enum twin_counter)c)->name);
     if (n)
-        tw_put(" (no such sensor, or no permission to read it)\n");
+        tw_put_to(out, " (no such sensor, or no permission to read it)\n");
 }
 
-/* ---- the command */
+/* ---- the report */
 
-int tw_slow_report(const struct twin_run *r, bool json)
+static int report_ranks(const struct slow_sink *sink, const struct twin_telemetry *t, json_t *ranks)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_telemetry *t = NULL;
-    int rc = twin_telemetry_load(r->dir, &t, &err);
-    if (rc == TWIN_ENOENT)
-        return tw_trouble(&err, "report: nothing is known of this run's speed; record it with this twinrun and without --no-telemetry");
-    if (rc != 0)
-        return tw_trouble(&err, "report: cannot read the telemetry");
-    json_t *ranks = json_array(), *uneven = NULL;
-    rc = compare_ranks(r, t, json, &uneven);
-    for (size_t i = 0; rc == 0 && i < t->processes; i++) {
+    for (size_t i = 0; i < t->processes; i++) {
         const struct twin_telemetry_process *p = &t->process[i];
         struct twin_dip d;
         if (twin_telemetry_rank(t, p->rank) != p)
             continue; /* what a rank was before an exec */
-        if ((rc = twin_dip_find(p, &d, &err)) != 0)
-            rc = tw_trouble(&err, "report: cannot look for slow stretches");
-        else if (json)
+        int rc = twin_dip_find(p, &d, &err);
+        if (rc != 0) {
+            tw_front_trouble(sink->front, &err, "report: cannot look for slow stretches");
+            return rc;
+        }
+        if (sink->json)
             json_array_append_new(ranks, rank_json(p, &d));
         else
-            rank_text(p, &d, p->world > 1);
+            rank_text(sink->out, p, &d, p->world > 1);
     }
+    return 0;
+}
+
+int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json, const struct tw_front *front)
+{
+    const struct slow_sink sink = {.out = out, .json = json != NULL, .front = front};
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_telemetry *t = NULL;
+    int rc = twin_telemetry_load(r->dir, &t, &err);
+    if (rc == TWIN_ENOENT)
+        tw_front_trouble(front, &err, "report: nothing is known of this run's speed; "
+                         "record it with this twinrun and without --no-telemetry");
+    else if (rc != 0)
+        tw_front_trouble(front, &err, "report: cannot read the telemetry");
+    if (rc != 0)
+        return rc;
+    json_t *ranks = json_array(), *uneven = NULL;
+    rc = compare_ranks(&sink, r, t, &uneven);
+    if (rc == 0)
+        rc = report_ranks(&sink, t, ranks);
     if (rc == 0 && json)
-        rc = tw_json_print(json_pack("{s:s, s:s, s:o, s:b, s:i, s:o, s:O, s:O?}", "schema", "twinrun.report/1", "kind", "speed", "dir", tw_json_text(r->dir), "host_counters", (int)t->host,
-                                     "cpus", (int)t->cpus, "unseen", unseen_json(t), "ranks", ranks, "uneven", uneven));
+        *json = json_pack("{s:s, s:s, s:o, s:b, s:i, s:o, s:O, s:O?}", "schema", "twinrun.report/1",
+                          "kind", "speed", "dir", tw_json_text(r->dir), "host_counters", (int)t->host,
+                          "cpus", (int)t->cpus, "unseen", unseen_json(t), "ranks", ranks,
+                          "uneven", uneven);
     else if (rc == 0)
-        unseen_text(t);
+        unseen_text(out, t);
     json_decref(ranks);
     json_decref(uneven);
     twin_telemetry_free(t);
