@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the ledger knows of a run: the comparisons it took part in; and all that is left of one whose folder was removed. */
-#include "ledger.h"
-#include "json.h"
-#include "say.h"
-#include "show.h"
+#include "show_ledger.h"
 
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- comparisons */
 
+/* Lines of a list as text: only the first one has the label. */
+struct listed {
+    FILE *out;
+    bool any;
+};
+
 static int text_comparison(void *user, const struct twin_ledger_comparison *c)
 {
+    struct listed *list = user;
     char when[32];
     tw_utc_stamp(c->time_ns, when);
-    tw_put("%-9s %s %s: %s%s%s%s%s\n", *(bool *)user ? "" : "compared", when, c->verb, c->outcome, c->first[0] ? ", " : "", c->first, c->cause[0] ? ", cause: " : "",
-           c->cause);
-    *(bool *)user = true;
+    tw_put_to(list->out, "%-9s %s %s: %s%s%s%s%s\n", list->any ? "" : "compared", when, c->verb,
+              c->outcome,
+              c->first[0] ? ", " : "", c->first, c->cause[0] ? ", cause: " : "", c->cause);
+    list->any = true;
     return 0;
 }
 
@@ -33,23 +40,18 @@ static int json_comparison(void *user, const struct twin_ledger_comparison *c)
     return 0;
 }
 
-static void comparisons(struct twin_ledger *l, const char *id, json_t *j)
+void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out, json_t *j,
+                                const struct tw_front *front)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    bool said = false;
+    struct listed said = {.out = out};
     json_t *list = j ? json_array() : NULL;
-    if (twin_ledger_comparisons(l, id, NULL, j ? json_comparison : text_comparison, j ? (void *)list : (void *)&said, &err) != 0)
-        tw_say("the ledger cannot be read: %s", err.message);
+    int rc = j ? twin_ledger_comparisons(l, id, NULL, json_comparison, list, &err)
+               : twin_ledger_comparisons(l, id, NULL, text_comparison, &said, &err);
+    if (rc != 0)
+        tw_front_say(front, "the ledger cannot be read: %s", err.message);
     if (j)
         json_object_set_new(j, "comparisons", list);
-}
-
-void tw_show_comparisons(const char *home, const char *url, const char *id, json_t *j)
-{
-    struct twin_ledger *l = tw_ledger_open(home, url, NULL, NULL);
-    if (l)
-        comparisons(l, id, j);
-    twin_ledger_close(l);
 }
 
 /* ---- a run whose folder is gone */
@@ -72,9 +74,12 @@ static int match(void *user, const struct twin_ledger_run *r)
 
 static int text_artifact(void *user, const struct twin_ledger_artifact *a)
 {
+    struct listed *list = user;
     char size[16];
-    tw_put("%-9s %s  %s  %s  %s\n", *(bool *)user ? "" : "wrote", a->path, tw_human_bytes(a->bytes, size), a->sha256, a->kind);
-    *(bool *)user = true;
+    tw_put_to(list->out, "%-9s %s  %s  %s  %s\n", list->any ? "" : "wrote", a->path,
+              tw_human_bytes(a->bytes, size),
+              a->sha256, a->kind);
+    list->any = true;
     return 0;
 }
 
@@ -88,11 +93,15 @@ static int json_artifact(void *user, const struct twin_ledger_artifact *a)
 static int text_gone(void *user, const struct twin_ledger_run *r)
 {
     char when[32], seconds[24], steps[32], records[32];
-    (void)user;
+    FILE *out = user;
     tw_utc_stamp(r->start_ns, when);
-    tw_put("run       %s\nid        %s\ncommand   %s\nhost      %s\nbegan     %s\nended     %s after %s\nsteps     %s, %s records\nfolder    removed; this is what "
-           "the ledger knows\n", r->name, r->id, r->command, r->host, when, r->state, tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
-           tw_human_count(r->records, records));
+    tw_put_to(out, "run       %s\nid        %s\ncommand   %s\nhost      %s\nbegan     %s\n",
+              r->name, r->id,
+              r->command, r->host, when);
+    tw_put_to(out, "ended     %s after %s\nsteps     %s, %s records\n", r->state,
+              tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
+              tw_human_count(r->records, records));
+    tw_put_to(out, "folder    removed; this is what the ledger knows\n");
     return 0;
 }
 
@@ -106,27 +115,27 @@ static int json_gone(void *user, const struct twin_ledger_run *r)
     return 0;
 }
 
-int tw_show_gone(const char *home, const char *url, const char *spec, bool json)
+int tw_ledger_show_gone(struct twin_ledger *l, const char *owner, const char *spec, FILE *out,
+                        json_t **json,
+                        const struct tw_front *front)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct search s = {.spec = spec};
-    struct twin_ledger *l = tw_ledger_open(home, url, NULL, NULL);
-    char *owner = tw_ledger_home(home, url);
-    int rc = l && owner ? twin_ledger_runs(l, &(struct twin_ledger_filter){.home = owner}, match, &s, &err) : TWIN_ENOENT;
+    struct listed said = {.out = out};
+    int rc = twin_ledger_runs(l, &(struct twin_ledger_filter){.home = owner}, match, &s, &err);
+    bool found = rc == 0 && s.found == 1 && s.id;
     json_t *j = json ? json_object() : NULL, *wrote = json ? json_array() : NULL;
-    bool found = rc == 0 && s.found == 1 && s.id, said = false;
-    if (found && twin_ledger_run(l, s.id, false, json ? json_gone : text_gone, j, &err) == 0) {
-        twin_ledger_artifacts(l, s.id, json ? json_artifact : text_artifact, json ? (void *)wrote : (void *)&said, &err);
-        comparisons(l, s.id, j);
-        if (json) {
-            json_object_set(j, "artifacts", wrote);
-            tw_json_print(json_incref(j));
-        }
+    if (found && json && twin_ledger_run(l, s.id, false, json_gone, j, &err) == 0) {
+        twin_ledger_artifacts(l, s.id, json_artifact, wrote, &err);
+        tw_ledger_show_comparisons(l, s.id, out, j, front);
+        json_object_set(j, "artifacts", wrote);
+        *json = json_incref(j);
+    } else if (found && !json && twin_ledger_run(l, s.id, false, text_gone, out, &err) == 0) {
+        twin_ledger_artifacts(l, s.id, text_artifact, &said, &err);
+        tw_ledger_show_comparisons(l, s.id, out, NULL, front);
     }
     json_decref(wrote);
     json_decref(j);
     tw_free(s.id);
-    tw_free(owner);
-    twin_ledger_close(l);
-    return found ? 0 : -1;
+    return found ? 0 : TWIN_ENOENT;
 }

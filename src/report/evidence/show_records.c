@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "show.h"
-
-#include "json.h"
-#include "options.h"
-#include "say.h"
+/* The records of a trace as a table, or as JSON. */
+#include "show_records.h"
 
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +16,8 @@ enum { MAX_STEP_RECORDS = 4 << 20 }; /* of one step; a trace that claims more is
 struct listing {
     struct twin_trace *trace;
     const char *pattern; /* NULL: all */
-    json_t *rows;        /* NULL: text */
+    json_t *rows;        /* NULL: text, */
+    FILE *out;           /* to here */
 };
 
 static bool wanted(const struct listing *l, const struct twin_series *s)
@@ -51,7 +51,8 @@ static void digest_text(const struct twin_trace_record *r, const struct twin_lay
     snprintf(hex, 33, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
 }
 
-static void text_row(const struct listing *l, const struct twin_trace_record *r, const struct twin_series *s)
+static void text_row(FILE *out, const struct listing *l, const struct twin_trace_record *r,
+                     const struct twin_series *s)
 {
     char layout[160], hex[33] = "(contents not read)";
     const struct twin_layout *y = twin_trace_layout(l->trace, r->layout);
@@ -60,21 +61,23 @@ static void text_row(const struct listing *l, const struct twin_trace_record *r,
     layout_text(y, layout);
     if (!(r->flags & TWIN_REC_UNOBSERVED))
         digest_text(r, y, hex);
-    tw_put("%6u %5u  %-10s  %-16s  %-40s %-18s %.16s", r->step, r->seq, twin_phase_name(s->phase),
+    tw_put_to(out, "%6u %5u  %-10s  %-16s  %-40s %-18s %.16s", r->step, r->seq,
+              twin_phase_name(s->phase),
            twin_kind_name(s->kind), safe ? safe : "", layout, hex);
     if (r->occurrence)
-        tw_put("  #%u", r->occurrence);
+        tw_put_to(out, "  #%u", r->occurrence);
     if ((r->flags & TWIN_REC_STATS) && r->stats.count) {
         uint64_t bad = r->stats.nan + r->stats.pos_inf + r->stats.neg_inf, finite = r->stats.count - bad;
         if (r->stats.count == 1 && finite == 1)
-            tw_put("  value %.9g", r->stats.sum);
+            tw_put_to(out, "  value %.9g", r->stats.sum);
         else
-            tw_put("  mean %.6g  min %.6g  max %.6g", finite ? r->stats.sum / (double)finite : NAN, r->stats.min, r->stats.max);
+            tw_put_to(out, "  mean %.6g  min %.6g  max %.6g",
+                      finite ? r->stats.sum / (double)finite : NAN, r->stats.min, r->stats.max);
         if (bad)
-            tw_put("  NaN %llu  Inf %llu", (unsigned long long)r->stats.nan,
+            tw_put_to(out, "  NaN %llu  Inf %llu", (unsigned long long)r->stats.nan,
                    (unsigned long long)(r->stats.pos_inf + r->stats.neg_inf));
     }
-    tw_put("\n");
+    tw_put_to(out, "\n");
     tw_free(safe);
 }
 
@@ -119,27 +122,34 @@ static int on_record(void *user, const struct twin_trace_record *r)
     if (l->rows)
         json_array_append_new(l->rows, json_row(l, r, s));
     else
-        text_row(l, r, s);
+        text_row(l->out, l, r, s);
     return 0;
 }
 
-int tw_show_records(struct twin_trace *t, const char *path, const struct tw_show_args *a, json_t *rows)
+int tw_show_records(struct twin_trace *t, const char *path, const struct tw_records_asked *asked,
+                    FILE *out,
+                    json_t *rows, const struct tw_front *front)
 {
-    struct listing l = {t, a->record, rows};
+    struct listing l = {.trace = t, .pattern = asked->pattern, .rows = rows, .out = out};
     struct twin_error err = TWIN_ERROR_INIT;
     int rc;
     if (!rows)
-        tw_put("%s\n%6s %5s  %-10s  %-16s  %-40s %-18s %s\n", tw_base_name(path), "step", "seq", "phase", "kind",
-               "name", "layout", "digest");
-    if (a->step != TW_NOT_GIVEN) {
+        tw_put_to(out, "%s\n%6s %5s  %-10s  %-16s  %-40s %-18s %s\n", tw_base_name(path), "step",
+                  "seq",
+                  "phase", "kind", "name", "layout", "digest");
+    if (asked->one_step) {
         struct twin_trace_record *records = NULL;
         size_t count = 0;
-        rc = twin_trace_read(t, (uint32_t)a->step, (uint32_t)a->step, MAX_STEP_RECORDS, &records, &count, &err);
+        rc = twin_trace_read(t, asked->step, asked->step, MAX_STEP_RECORDS, &records, &count, &err);
         for (size_t i = 0; rc == 0 && i < count; i++)
             on_record(&l, &records[i]);
         twin_trace_records_free(records);
-    } else if ((rc = twin_trace_definitions(t, &err)) == 0) {
-        rc = twin_trace_walk(t, on_record, NULL, &l, &err);
+    } else {
+        rc = twin_trace_definitions(t, &err);
+        if (rc == 0)
+            rc = twin_trace_walk(t, on_record, NULL, &l, &err);
     }
-    return rc == 0 ? 0 : tw_trouble(&err, "%s", tw_base_name(path));
+    if (rc != 0)
+        tw_front_trouble(front, &err, "%s", tw_base_name(path));
+    return rc;
 }
