@@ -5,6 +5,8 @@
  * One table per command. From it come parsing, --help, the man page and the completion scripts, so that they cannot
  * disagree (help.c prints, tests/cli/cases/options-agree.sh checks).
  */
+#include "base.h" /* struct tw_strings */
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +19,6 @@ enum { TW_EXIT_SAME = 0, TW_EXIT_DIFFER = 1, TW_EXIT_TROUBLE = 2, TW_EXIT_INCONC
 
 #define TW_NOT_GIVEN UINT64_MAX /* initial value of a count whose absence means something */
 
-struct tw_strings { const char **items; size_t count; }; /* items: NULL-terminated; NULL when there are none */
 struct tw_window { uint32_t first, last; bool given; };
 
 /* What an option's argument is, and the type of the field it is stored in. */

@@ -4,7 +4,6 @@
 
 #include "runs.h"
 #include "say.h"
-#include "values.h"
 
 #include "base.h"
 

@@ -6,7 +6,6 @@
 #include "json.h"
 #include "options.h"
 #include "say.h"
-#include "values.h"
 
 #include "base.h"
 

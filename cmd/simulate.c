@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun simulate: results and time of an all-reduce over ranks that exist only here. */
-#include "simulate.h"
+#include "simulate_report.h"
 
 #include "json.h"
+#include "options.h"
 #include "progress.h"
 #include "say.h"
+#include "terminal.h"
 
 #include "base.h"
 
@@ -61,6 +63,28 @@ static const struct tw_pair examples[] = {
 
 /* ---- options */
 
+/* "20us", "1.5 ms" -> seconds. TWIN_EINVAL. */
+static int parse_time(const char *s, double *seconds)
+{
+    static const struct { const char *unit; double s; } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+    char *end;
+    const double v = strtod(s, &end);
+    if (end == s || !isfinite(v) || v < 0)
+        return TWIN_EINVAL;
+    while (*end == ' ')
+        end++;
+    if (!*end && v == 0) {
+        *seconds = 0;
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].unit) == 0) {
+            *seconds = v * units[i].s;
+            return 0;
+        }
+    return TWIN_EINVAL;
+}
+
 static int choose_network(const struct tw_simulate_args *a, struct tw_simulation *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -70,7 +94,7 @@ static int choose_network(const struct tw_simulate_args *a, struct tw_simulation
         s->net.jitter = TWIN_JITTER_UNIFORM;
     else if (colon && !tw_starts(jitter, "exponential:"))
         colon = jitter; /* no time follows */
-    if (tw_parse_time(colon ? colon + 1 : jitter, &s->net.jitter_s) != 0)
+    if (parse_time(colon ? colon + 1 : jitter, &s->net.jitter_s) != 0)
         return tw_bad_use("simulate", "--jitter: expected a time such as 1us, exponential:1us, uniform:1us or 0, found \"%s\"", jitter);
     if (s->net.jitter_s == 0)
         s->net.jitter = TWIN_JITTER_NONE;
@@ -80,9 +104,9 @@ static int choose_network(const struct tw_simulate_args *a, struct tw_simulation
         if (twin_network_measure(&s->net, &err) != 0)
             return tw_trouble(&err, "simulate");
     }
-    if (a->alpha && tw_parse_time(a->alpha, &s->net.alpha_s) != 0)
+    if (a->alpha && parse_time(a->alpha, &s->net.alpha_s) != 0)
         return tw_bad_use("simulate", "--alpha: expected a time such as 5us, found \"%s\"", a->alpha);
-    if (a->beta && tw_parse_time(a->beta, &s->net.beta_s) != 0)
+    if (a->beta && parse_time(a->beta, &s->net.beta_s) != 0)
         return tw_bad_use("simulate", "--beta: expected a time for each byte such as 0.08ns, found \"%s\"", a->beta);
     return -1;
 }
@@ -161,7 +185,9 @@ static int load(const struct tw_simulate_args *a, struct tw_simulation *s)
 {
     if (!a->data)
         return -1;
-    int rc = tw_values_load("simulate", a->data, &a->tensor, &s->values);
+    const bool read = tw_values_load(&tw_terminal, "simulate", a->data, &a->tensor,
+                                     &s->values) == 0;
+    int rc = read ? -1 : TW_EXIT_TROUBLE;
     uint64_t bad = 0;
     for (uint64_t i = 0; rc < 0 && i < s->values.n; i++)
         bad += !isfinite(to_type(s->dtype, s->values.x[i]));
@@ -264,6 +290,15 @@ static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const u
     return rc;
 }
 
+static int print_answer(const struct tw_simulation *s)
+{
+    tw_progress_clear();
+    if (s->args->json)
+        return tw_json_print_exact(tw_simulate_json(s));
+    tw_simulate_text(stdout, s);
+    return 0;
+}
+
 static int simulate(struct tw_simulation *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -272,7 +307,7 @@ static int simulate(struct tw_simulation *s)
     for (size_t i = 0; rc == 0 && i < s->count; i++)
         rc = simulate_one(s, &s->of[i], list, &err);
     tw_free(list);
-    return rc == 0 ? tw_simulate_print(s) : tw_trouble(&err, "simulate");
+    return rc == 0 ? print_answer(s) : tw_trouble(&err, "simulate");
 }
 
 static int run(int argc, char **argv)

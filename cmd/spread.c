@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun spread: what the order of additions does to real numbers. */
-#include "spread.h"
+#include "spread_report.h"
 
 #include "json.h"
+#include "options.h"
 #include "progress.h"
 #include "say.h"
+#include "terminal.h"
+#include "values_path.h"
 
 #include "base.h"
 
@@ -123,6 +126,15 @@ static int exact_sum(const struct tw_values *v, double *out)
     return -1;
 }
 
+static int print_answer(const struct tw_spread_found *f)
+{
+    tw_progress_clear();
+    if (f->args->json)
+        return tw_json_print_exact(tw_spread_json(f));
+    tw_spread_text(stdout, f);
+    return 0;
+}
+
 static int one_sum(struct tw_spread_found *f, const struct tw_values *v)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -139,7 +151,7 @@ static int one_sum(struct tw_spread_found *f, const struct tw_values *v)
         o.sorted = v->tensor[i].count <= SORTED_MOST;
         rc = twin_sum_spread(v->x + v->tensor[i].first, v->tensor[i].count, &o, random + a->orders, &f->tensor[i], &err);
     }
-    rc = rc == 0 ? tw_spread_print(f) : tw_trouble(&err, "spread");
+    rc = rc == 0 ? print_answer(f) : tw_trouble(&err, "spread");
     tw_free(random);
     tw_free(f->tensor);
     return rc;
@@ -183,7 +195,7 @@ static int vectors(struct tw_spread_found *f, const struct stack *s)
         rc = twin_vector_spread(&job, result, &f->vector, &err);
     f->order = order;
     f->named = NAMED;
-    rc = rc == 0 ? tw_spread_print(f) : tw_trouble(&err, "spread");
+    rc = rc == 0 ? print_answer(f) : tw_trouble(&err, "spread");
     tw_free(order);
     tw_free(result);
     tw_free(place);
@@ -211,7 +223,9 @@ static int measure(struct tw_spread_found *f, char **paths)
     struct stack s = {tw_calloc(f->file_count, sizeof *s.x), (uint32_t)f->file_count};
     int rc = v && s.x ? -1 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "spread");
     for (size_t i = 0; rc < 0 && i < f->file_count; i++) {
-        rc = tw_values_load("spread", paths[i], &f->args->tensor, &v[i]);
+        const bool read = tw_values_load(&tw_terminal, "spread", paths[i], &f->args->tensor,
+                                         &v[i]) == 0;
+        rc = read ? -1 : TW_EXIT_TROUBLE;
         if (rc < 0)
             rc = unlike(&v[0], &v[i], paths[0], paths[i]);
         if (rc < 0 && i == 0) {

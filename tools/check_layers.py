@@ -32,8 +32,9 @@ MAY = {
     "src/package": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/evidence", "src/sign"},
     "src/isolate": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare"},
     "src/cases": {"src/base", "src/json", "src/fingerprint", "src/launch", "src/trace", "src/compare"},
-    "src/report": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/evidence", "src/sign", "src/package", "src/isolate", "src/telemetry", "src/ledger"},
-    "cmd": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread",
+    "src/study": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/formats", "src/compare", "src/telemetry", "src/evidence", "src/numerics", "src/spread"},
+    "src/report": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/evidence", "src/sign", "src/package", "src/isolate", "src/telemetry", "src/ledger", "src/study", "src/spread"},
+    "cmd": {"src/base", "src/json", "src/fingerprint", "src/stats", "src/launch", "src/trace", "src/compare", "src/isolate", "src/cases", "src/report", "src/numerics", "src/formats", "src/spread", "src/study",
             "src/evidence", "src/ledger", "src/sign", "src/package", "src/telemetry"},
     "agents": {"src/base", "src/fingerprint", "src/trace"},
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What simulate prints. */
-#include "simulate.h"
-
-#include "json.h"
-#include "progress.h"
+#include "simulate_report.h"
 
 #include "base.h"
-#include "say.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,39 +36,51 @@ static void errors(const struct tw_simulated *r, double *mean, double *most)
 
 /* ---- text */
 
-static void print_head(const struct tw_simulation *s)
+static void print_head(FILE *out, const struct tw_simulation *s)
 {
     const struct tw_simulate_args *a = s->args;
     char ranks[32], elements[32], sampled[32], count[32], alpha[24], beta[24], late[24];
-    tw_put("%s ranks, %s elements of %s, %llu trials%s\n", tw_human_count(a->ranks, ranks), tw_human_count(a->elements, elements), a->type, (unsigned long long)a->trials,
-           s->random_placement ? ", ranks placed anew in each" : ", ranks placed alike");
+    tw_put_to(out, "%s ranks, %s elements of %s, %llu trials%s\n", tw_human_count(a->ranks, ranks),
+              tw_human_count(a->elements, elements), a->type, (unsigned long long)a->trials,
+              s->random_placement ? ", ranks placed anew in each" : ", ranks placed alike");
     if (s->values.n)
-        tw_put("numbers   drawn from the %s of %s\n", tw_human_count(s->values.n, count), a->data);
+        tw_put_to(out, "numbers   drawn from the %s of %s\n", tw_human_count(s->values.n, count),
+                  a->data);
     else
-        tw_put("numbers   drawn: standard normal%s\n", s->wide ? " times 2^-20 to 2^20" : "");
+        tw_put_to(out, "numbers   drawn: standard normal%s\n",
+                  s->wide ? " times 2^-20 to 2^20" : "");
     if (is_sample(s))
-        tw_put("sampled   %s of the %s elements, at random (--sample changes that); intervals are 95%%\n", tw_human_count(s->sampled, sampled), tw_human_count(a->elements, elements));
-    tw_put("network   alpha %s%s, beta %s a byte%s, ", tw_human_time(s->net.alpha_s, alpha), s->measured_alpha ? " (measured)" : "", tw_human_time(s->net.beta_s, beta),
-           s->measured_beta ? " (measured)" : "");
+        tw_put_to(out, "sampled   %s of the %s elements, at random (--sample changes that); "
+                  "intervals are 95%%\n", tw_human_count(s->sampled, sampled),
+                  tw_human_count(a->elements, elements));
+    tw_put_to(out, "network   alpha %s%s, beta %s a byte%s, ", tw_human_time(s->net.alpha_s, alpha),
+              s->measured_alpha ? " (measured)" : "", tw_human_time(s->net.beta_s, beta),
+              s->measured_beta ? " (measured)" : "");
     if (s->net.jitter == TWIN_JITTER_NONE)
-        tw_put("no jitter\n");
+        tw_put_to(out, "no jitter\n");
     else
-        tw_put("jitter %s, mean %s\n", s->net.jitter == TWIN_JITTER_UNIFORM ? "uniform" : "exponential", tw_human_time(s->net.jitter_s, late));
+        tw_put_to(out, "jitter %s, mean %s\n",
+                  s->net.jitter == TWIN_JITTER_UNIFORM ? "uniform" : "exponential",
+                  tw_human_time(s->net.jitter_s, late));
     if (s->measured_alpha || s->measured_beta)
-        tw_put("          measured: TCP over this machine's loopback. Yours: --alpha, --beta\n");
+        tw_put_to(out, "          measured: TCP over this machine's loopback. Yours: --alpha, "
+                  "--beta\n");
 }
 
-static void print_time(const struct tw_simulation *s, const struct tw_simulated *r)
+static void print_time(FILE *out, const struct tw_simulation *s, const struct tw_simulated *r)
 {
     char low[24], middle[24], high[24], count[32], all[32];
     const uint64_t n = s->args->trials;
-    tw_put("  time      median %s, %s to %s\n", tw_human_time(r->seconds[(n - 1) / 2], middle), tw_human_time(r->seconds[0], low), tw_human_time(r->seconds[n - 1], high));
+    tw_put_to(out, "  time      median %s, %s to %s\n",
+              tw_human_time(r->seconds[(n - 1) / 2], middle),
+              tw_human_time(r->seconds[0], low), tw_human_time(r->seconds[n - 1], high));
     if (r->algorithm == TWIN_RING && r->ring_ranks < s->args->ranks)
-        tw_put("            (every message of a ring of %s was drawn; its time for each step was carried over to %s)\n", tw_human_count(r->ring_ranks, count),
-               tw_human_count(s->args->ranks, all));
+        tw_put_to(out, "            (every message of a ring of %s was drawn; its time for each "
+                  "step was carried over to %s)\n", tw_human_count(r->ring_ranks, count),
+                  tw_human_count(s->args->ranks, all));
 }
 
-static void print_one(const struct tw_simulation *s, const struct tw_simulated *r)
+static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_simulated *r)
 {
     const struct twin_vector_spread *v = &r->spread;
     const struct twin_interval share = vary(s, r);
@@ -79,19 +89,24 @@ static void print_one(const struct tw_simulation *s, const struct tw_simulated *
     errors(r, &mean, &most);
     for (size_t i = 0; i < v->results; i++)
         largest = fmax(largest, v->result[i].error_max);
-    tw_put("\n%s\n", twin_algorithm_name(r->algorithm));
+    tw_put_to(out, "\n%s\n", twin_algorithm_name(r->algorithm));
     if (v->not_finite)
-        tw_put("  infinite  %s elements are too large for %s in some trial, and left out below\n", tw_human_count(v->not_finite, text), s->args->type);
+        tw_put_to(out, "  infinite  %s elements are too large for %s in some trial, and left out "
+                  "below\n", tw_human_count(v->not_finite, text), s->args->type);
     if (v->elements > v->not_finite) {
-        tw_put("  results   %llu different vector%s in %zu trials; %.4g%% of the elements", (unsigned long long)v->vectors, v->vectors == 1 ? "" : "s", v->results,
-               100 * (double)v->vary / (double)(v->elements - v->not_finite));
+        tw_put_to(out, "  results   %llu different vector%s in %zu trials; %.4g%% of the elements",
+                  (unsigned long long)v->vectors, v->vectors == 1 ? "" : "s", v->results,
+                  100 * (double)v->vary / (double)(v->elements - v->not_finite));
         if (is_sample(s))
-            tw_put(" (%.4g to %.4g%%)", 100 * share.low, 100 * share.high);
-        tw_put(" have more than one result, %.3g on average, at most %llu\n", v->distinct_mean, (unsigned long long)v->distinct_max);
-        tw_put("  spread    max - min of an element: median %.3g ulp, 95%% within %.3g ulp; relative: median %.2g\n", v->ulps[0], v->ulps[1], v->relative[0]);
-        tw_put("  error     relative L2 to the exact sum: %.2e on average, at most %.2e; largest of an element %.2e\n", mean, most, largest);
+            tw_put_to(out, " (%.4g to %.4g%%)", 100 * share.low, 100 * share.high);
+        tw_put_to(out, " have more than one result, %.3g on average, at most %llu\n",
+                  v->distinct_mean, (unsigned long long)v->distinct_max);
+        tw_put_to(out, "  spread    max - min of an element: median %.3g ulp, 95%% within %.3g "
+                  "ulp; relative: median %.2g\n", v->ulps[0], v->ulps[1], v->relative[0]);
+        tw_put_to(out, "  error     relative L2 to the exact sum: %.2e on average, at most %.2e; "
+                  "largest of an element %.2e\n", mean, most, largest);
     }
-    print_time(s, r);
+    print_time(out, s, r);
 }
 
 /* ---- JSON */
@@ -118,28 +133,24 @@ static json_t *one_json(const struct tw_simulation *s, const struct tw_simulated
                      trials, "seconds", seconds, "ring_ranks", (json_int_t)(r->algorithm == TWIN_RING ? r->ring_ranks : s->args->ranks));
 }
 
-static int print_json(const struct tw_simulation *s)
+json_t *tw_simulate_json(const struct tw_simulation *s)
 {
     static const char *const jitter[] = {"none", "exponential", "uniform"};
     const struct tw_simulate_args *a = s->args;
     json_t *list = json_array();
     for (size_t i = 0; i < s->count; i++)
         json_array_append_new(list, one_json(s, &s->of[i]));
-    return tw_json_print_exact(json_pack(
+    return json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:s, s:o, s:{s:o, s:b, s:o, s:b, s:s, s:o}, s:o}", "schema", "twinrun.simulate/1", "outcome", "simulated", "ranks",
         (json_int_t)a->ranks, "elements", (json_int_t)a->elements, "sampled", (json_int_t)s->sampled, "type", a->type, "trials_per_algorithm", (json_int_t)a->trials,
         "seed", (json_int_t)a->seed, "placement", a->placement, "numbers", s->values.n ? "file" : a->draw, "data", tw_json_text(a->data), "network", "alpha_s",
         tw_json_number(s->net.alpha_s), "alpha_measured", s->measured_alpha, "beta_s", tw_json_number(s->net.beta_s), "beta_measured", s->measured_beta, "jitter",
-        jitter[s->net.jitter], "jitter_s", tw_json_number(s->net.jitter_s), "algorithms", list));
+        jitter[s->net.jitter], "jitter_s", tw_json_number(s->net.jitter_s), "algorithms", list);
 }
 
-int tw_simulate_print(const struct tw_simulation *s)
+void tw_simulate_text(FILE *out, const struct tw_simulation *s)
 {
-    tw_progress_clear();
-    if (s->args->json)
-        return print_json(s);
-    print_head(s);
+    print_head(out, s);
     for (size_t i = 0; i < s->count; i++)
-        print_one(s, &s->of[i]);
-    return 0;
+        print_one(out, s, &s->of[i]);
 }

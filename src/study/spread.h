@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_SPREAD_H
-#define TW_CMD_SPREAD_H
-/* What spread.c found, for spread_report.c. */
+#ifndef TW_STUDY_SPREAD_H
+#define TW_STUDY_SPREAD_H
+/* What a study of the orders of a sum was asked, and what it found. */
 #include "values.h"
 
 #include <twin/spread.h>
@@ -28,7 +28,5 @@ struct tw_spread_found {
     const struct twin_vector_order *order; /* of its results: named ones, then random ones */
     size_t named;
 };
-
-int tw_spread_print(const struct tw_spread_found *f);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_SIMULATE_H
-#define TW_CMD_SIMULATE_H
-/* What simulate.c found, for simulate_report.c. */
+#ifndef TW_STUDY_SIMULATE_H
+#define TW_STUDY_SIMULATE_H
+/* What a simulation of collectives was asked, and what it found. */
 #include "values.h"
 
 #include <twin/spread.h>
@@ -31,7 +31,5 @@ struct tw_simulation {
     struct tw_simulated of[TWIN_ALGORITHMS];
     size_t count;
 };
-
-int tw_simulate_print(const struct tw_simulation *s);
 
 #endif
