@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_OPS_H
-#define TW_CMD_OPS_H
-/* Inside of twinrun ops: ops.c (options; the Python half measures), ops_report.c (what the measurements mean, as text and JSON). */
+#ifndef TW_STUDY_OPS_H
+#define TW_STUDY_OPS_H
+/* What was measured of the operations of the catalogue, by the Python half of twinrun ops. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,9 +16,5 @@ struct tw_ops_device {
 };
 
 struct tw_ops_result { struct tw_ops_device device[2]; size_t count; uint64_t runs; };
-
-int tw_ops_print_text(const struct tw_ops_result *r);
-/* One object, schema twinrun.ops/1. 0 or TW_EXIT_TROUBLE. */
-int tw_ops_print_json(const struct tw_ops_result *r);
 
 #endif

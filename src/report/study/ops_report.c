@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the measurements of twinrun ops mean, and how it is said: the operations that are unsafe here first. */
-#include "ops.h"
-
-#include "json.h"
-#include "options.h"
+#include "ops_report.h"
 
 #include "base.h"
-#include "say.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -117,7 +115,7 @@ static bool on_cuda(const struct tw_ops_device *d)
 }
 
 /* Words, broken into lines that fit; a line is broken behind `at` only, which one space follows. */
-static void print_wrapped(const char *indent, const char *text, char at)
+static void print_wrapped(FILE *out, const char *indent, const char *text, char at)
 {
     size_t room = WIDTH - strlen(indent);
     while (*text) {
@@ -128,12 +126,12 @@ static void print_wrapped(const char *indent, const char *text, char at)
             if (n == 1)
                 n = room;
         }
-        tw_put("%s%.*s\n", indent, (int)n, text);
+        tw_put_to(out, "%s%.*s\n", indent, (int)n, text);
         text += n + strspn(text + n, " ");
     }
 }
 
-static void print_head(const struct tw_ops_result *r, const struct tw_ops_device *d)
+static void print_head(FILE *out, const struct tw_ops_result *r, const struct tw_ops_device *d)
 {
     const json_t *counts = counts_of(d);
     const char *capability = json_string_value(json_object_get(d->about, "capability"));
@@ -148,43 +146,45 @@ static void print_head(const struct tw_ops_result *r, const struct tw_ops_device
     tw_buf_printf(&b, ", half of them in a second process. %llu comparison%s without a difference cannot exclude one in up to %.0f%% of calls.",
                   (unsigned long long)r->runs - 1, r->runs == 2 ? "" : "s", 100 * twin_stats_zero_bound(r->runs - 1, 0.95));
     char *text = tw_buf_steal(&b), *safe = text ? tw_printable(text, strlen(text)) : NULL;
-    print_wrapped("", safe ? safe : "", ' ');
+    print_wrapped(out, "", safe ? safe : "", ' ');
     tw_free(safe);
     tw_free(text);
 }
 
-static void print_columns(const struct tw_ops_device *d)
+static void print_columns(FILE *out, const struct tw_ops_device *d)
 {
     const json_t *counts = counts_of(d);
-    tw_put("  %-*s", NAME, "");
+    tw_put_to(out, "  %-*s", NAME, "");
     for (size_t i = 0; i < json_array_size(counts) && i < 3; i++) { /* more do not fit; --json has them */
         char title[24];
         long long n = (long long)number(json_array_get(counts, i), "threads");
         snprintf(title, sizeof title, on_cuda(d) ? "CUDA" : n == 1 ? "%lld thread" : "%lld threads", n);
-        tw_put("  %-10s", title);
+        tw_put_to(out, "  %-10s", title);
     }
-    tw_put("  %-13s  %s\n", "with the flag", "time with it");
+    tw_put_to(out, "  %-13s  %s\n", "with the flag", "time with it");
 }
 
-static void print_row(const json_t *row, const struct judged *j)
+static void print_row(FILE *out, const json_t *row, const struct judged *j)
 {
     const json_t *list = json_object_get(row, "threads");
-    tw_put("  %-*s", NAME, json_string_value(json_object_get(row, "name")));
+    tw_put_to(out, "  %-*s", NAME, json_string_value(json_object_get(row, "name")));
     for (size_t i = 0; i < json_array_size(list) && i < 3; i++) {
         const json_t *t = json_array_get(list, i);
         char text[32] = "same";
         if (number(t, "differ"))
             snprintf(text, sizeof text, "%lld of %lld%s", (long long)number(t, "differ"), (long long)number(t, "runs") - 1,
                      json_is_true(json_object_get(t, "between_processes_only")) ? "*" : "");
-        tw_put("  %-10s", text);
+        tw_put_to(out, "  %-10s", text);
     }
     if (isfinite(j->cost.interval.low))
-        tw_put("  %-13s  x%.2f (%.2f-%.2f)\n", effect_words[j->effect], j->cost.value, j->cost.interval.low, j->cost.interval.high);
+        tw_put_to(out, "  %-13s  x%.2f (%.2f-%.2f)\n", effect_words[j->effect], j->cost.value,
+                  j->cost.interval.low, j->cost.interval.high);
     else
-        tw_put("  %s\n", effect_words[j->effect]);
+        tw_put_to(out, "  %s\n", effect_words[j->effect]);
 }
 
-static void print_group(const struct tw_ops_device *d, enum group group, const char *heading)
+static void print_group(FILE *out, const struct tw_ops_device *d, enum group group,
+                        const char *heading)
 {
     bool first = true, starred = false;
     for (size_t i = 0; i < json_array_size(d->rows); i++) {
@@ -194,21 +194,22 @@ static void print_group(const struct tw_ops_device *d, enum group group, const c
         if (j.group != group)
             continue;
         if (first) {
-            tw_put("\n%s\n", heading);
-            print_columns(d);
+            tw_put_to(out, "\n%s\n", heading);
+            print_columns(out, d);
         }
         first = false;
-        print_row(row, &j);
+        print_row(out, row, &j);
         for (size_t t = 0; t < json_array_size(list); t++)
             starred |= json_is_true(json_object_get(json_array_get(list, t), "between_processes_only"));
         if (instead && group == UNSAFE)
-            tw_put("      instead: %s\n", instead);
+            tw_put_to(out, "      instead: %s\n", instead);
     }
     if (starred)
-        tw_put("  * only between processes\n");
+        tw_put_to(out, "  * only between processes\n");
 }
 
-static void print_names(const struct tw_ops_device *d, enum group group, const char *heading)
+static void print_names(FILE *out, const struct tw_ops_device *d, enum group group,
+                        const char *heading)
 {
     struct tw_buf b = {0};
     size_t n = 0;
@@ -219,13 +220,13 @@ static void print_names(const struct tw_ops_device *d, enum group group, const c
     }
     char *text = tw_buf_steal(&b);
     if (n) {
-        tw_put("\n%s (%zu)\n", heading, n);
-        print_wrapped("  ", text ? text : "", ',');
+        tw_put_to(out, "\n%s (%zu)\n", heading, n);
+        print_wrapped(out, "  ", text ? text : "", ',');
     }
     tw_free(text);
 }
 
-static void print_missing(const struct tw_ops_device *d)
+static void print_missing(FILE *out, const struct tw_ops_device *d)
 {
     bool first = true;
     for (size_t i = 0; i < json_array_size(d->rows); i++) {
@@ -234,34 +235,36 @@ static void print_missing(const struct tw_ops_device *d)
         if (!error)
             continue;
         if (first)
-            tw_put("\nNOT MEASURED\n");
+            tw_put_to(out, "\nNOT MEASURED\n");
         first = false;
         char *safe = tw_printable(error, strlen(error));
-        tw_put("  %-*s  %.60s\n", NAME, json_string_value(json_object_get(row, "name")), safe ? safe : "");
+        tw_put_to(out, "  %-*s  %.60s\n", NAME, json_string_value(json_object_get(row, "name")),
+                  safe ? safe : "");
         tw_free(safe);
     }
 }
 
-int tw_ops_print_text(const struct tw_ops_result *r)
+void tw_ops_text(FILE *out, const struct tw_ops_result *r)
 {
     for (size_t i = 0; i < r->count; i++) {
         const struct tw_ops_device *d = &r->device[i];
         bool any = false;
         if (i)
-            tw_put("\n");
-        print_head(r, d);
+            tw_put_to(out, "\n");
+        print_head(out, r, d);
         for (size_t k = 0; k < json_array_size(d->rows); k++)
             any |= judge(json_array_get(d->rows, k)).group == UNSAFE;
         if (any)
-            print_group(d, UNSAFE, "UNSAFE: the same call gives other bits from run to run");
+            print_group(out, d, UNSAFE, "UNSAFE: the same call gives other bits from run to run");
         else
-            tw_put("\nUNSAFE: none of these was seen to differ from run to run\n");
-        print_group(d, THREADS, "THREADS: repeats itself, but another number of threads gives other bits (pin: threads)");
-        print_group(d, FLAG, "FLAG: repeats itself here; the deterministic flag acts on it all the same");
-        print_names(d, CLEAN, "CLEAN: no difference seen, and the flag does nothing");
-        print_missing(d);
+            tw_put_to(out, "\nUNSAFE: none of these was seen to differ from run to run\n");
+        print_group(out, d, THREADS, "THREADS: repeats itself, but another number of threads "
+                    "gives other bits (pin: threads)");
+        print_group(out, d, FLAG, "FLAG: repeats itself here; the deterministic flag acts on it "
+                    "all the same");
+        print_names(out, d, CLEAN, "CLEAN: no difference seen, and the flag does nothing");
+        print_missing(out, d);
     }
-    return 0;
 }
 
 /* ---- JSON */
@@ -294,7 +297,7 @@ static json_t *row_json(const json_t *row)
     return o;
 }
 
-int tw_ops_print_json(const struct tw_ops_result *r)
+json_t *tw_ops_json(const struct tw_ops_result *r)
 {
     json_t *devices = json_array();
     for (size_t i = 0; i < r->count; i++) {
@@ -305,6 +308,8 @@ int tw_ops_print_json(const struct tw_ops_result *r)
         json_array_append_new(devices, json_pack("{s:s, s:O, s:O, s:O?, s:o}", "device", d->name, "torch", json_object_get(d->about, "torch"), "python",
                                                  json_object_get(d->about, "python"), "capability", json_object_get(d->about, "capability"), "ops", ops));
     }
-    return tw_json_print(json_pack("{s:s, s:s, s:I, s:{s:f, s:f}, s:o}", "schema", "twinrun.ops/1", "outcome", "measured", "runs", (json_int_t)r->runs, "bound",
-                                   "p_differ_upper", twin_stats_zero_bound(r->runs - 1, 0.95), "confidence", 0.95, "devices", devices));
+    return json_pack("{s:s, s:s, s:I, s:{s:f, s:f}, s:o}", "schema", "twinrun.ops/1",
+                     "outcome", "measured", "runs", (json_int_t)r->runs, "bound", "p_differ_upper",
+                     twin_stats_zero_bound(r->runs - 1, 0.95), "confidence", 0.95,
+                     "devices", devices);
 }
