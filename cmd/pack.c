@@ -94,6 +94,16 @@ static int report(const struct twin_packed *p, bool json)
     return 0;
 }
 
+/* Says why not. */
+static bool is_study(const char *path)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_scale_is_study(path, &err) == 0)
+        return true;
+    tw_trouble(&err, "scale: cannot read the study");
+    return false;
+}
+
 static int run(int argc, char **argv)
 {
     struct pack_args a = {0};
@@ -116,7 +126,7 @@ static int run(int argc, char **argv)
     o.code = a.code.items;
     o.pip = a.pip.items;
     o.study = a.study;
-    if (a.study && tw_scale_is_study(a.study) >= 0) {
+    if (a.study && !is_study(a.study)) {
         twin_run_free(r);
         tw_free(out);
         return TW_EXIT_TROUBLE;

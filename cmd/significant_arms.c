@@ -9,7 +9,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
-#include "scale.h"
+#include "scale_runs.h"
 #include "watch.h"
 
 #include "base.h"

@@ -5,7 +5,7 @@
 #include "options.h"
 #include "runs.h"
 #include "say.h"
-#include "scale.h"
+#include "scale_runs.h"
 
 #include "base.h"
 #include "json_load.h"

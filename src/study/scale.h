@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_SCALE_H
-#define TW_CMD_SCALE_H
+#ifndef TW_STUDY_SCALE_H
+#define TW_STUDY_SCALE_H
 /*
- * Inside of twinrun scale: scale.c (options, order of events), scale_runs.c (the runs, in drawn order), scale_read.c (what a run's traces
- * say), scale_file.c (a study as JSON, and back), scale_report.c (text, CSV),
- * scale_page.c (HTML).
+ * A scaling study: scale_file.c (a study as JSON, and back), scale_compute.c (from the runs to the
+ * curve).
  *
  * A study is what was measured, run by run; every figure is computed from that (twin/scaling.h), so that whoever has the file has the curve.
  */
-#include "journal.h"
-#include "options.h"
-
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/run.h>
 #include <twin/scaling.h>
+
+struct tw_journal;
 
 enum { TW_SCALE_COUNTS = 32, TW_SCALE_STEPS = 20000 /* kept of a run: of more, evenly spaced ones */ };
 
@@ -73,17 +71,14 @@ struct tw_scale {
     size_t measured;                 /* numbers of workers with runs in the curve */
     double *z;                       /* of each run of the curve, in the order of the runs; NaN elsewhere */
     char **note; size_t notes;       /* what qualifies the figures */
-    struct tw_journal journal;
+    struct tw_journal *journal;      /* in which runs are written down; NULL: none are made */
+    /*
+     * The last line that a run printed to stderr: malloc'ed, or NULL. Whoever knows run folders
+     * gives it; may be NULL.
+     */
+    char *(*last_words)(const struct twin_run *r);
     bool interrupted, out_of_time;
 };
-
-/* ---- scale_runs.c: -1, or the exit code after a complaint */
-int tw_scale_make_runs(struct tw_scale *s);
-
-/* ---- scale_read.c */
-/* Fills what the traces say. What they do not say stays 0, NaN or "". TWIN_ENOMEM. */
-int tw_scale_read_run(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out, struct twin_error *err);
-void tw_scale_compare_results(struct tw_scale *s);
 
 /* ---- scale_file.c */
 json_t *tw_scale_run_json(const struct tw_scale_run *r);
@@ -91,25 +86,22 @@ int tw_scale_run_read(const json_t *j, struct tw_scale_run *out); /* TWIN_EFORMA
 int tw_scale_add(struct tw_scale *s, struct tw_scale_run *r);     /* takes what r holds */
 json_t *tw_scale_json(const struct tw_scale *s);
 int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const char *name, struct twin_error *err);
-int tw_scale_load(struct tw_scale *s, const char *path);          /* -1, or the exit code after a complaint */
+/* path: a study's file, or a package with one in it. 0, or a TWIN_E*. */
+int tw_scale_load(struct tw_scale *s, const char *path, struct twin_error *err);
 void tw_scale_run_free(struct tw_scale_run *r);
 void tw_scale_free(struct tw_scale *s);
-int tw_scale_is_study(const char *path);                          /* -1, or the exit code after a complaint */
+int tw_scale_is_study(const char *path,
+                      struct twin_error *err);  /* 0: it is one; or why it is not */
 
-/* ---- scale_report.c */
+/* ---- scale_compute.c */
 double tw_scale_work_of(const struct tw_scale *s, uint64_t workers); /* in a step, or a run */
 bool tw_scale_counts(const struct tw_scale *s, const struct tw_scale_run *r); /* is it one that the curve is made of? */
 bool tw_scale_outliers_told(const struct twin_scaling_point *p);      /* enough runs, and a MAD that is not 0 */
 double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r);
-int tw_scale_compute(struct tw_scale *s);                            /* points and notes, from the runs; -1, or the exit code */
-int tw_scale_text(const struct tw_scale *s);
-char *tw_scale_result_text(const struct tw_scale_result *r);          /* malloc'ed */
-char *tw_scale_headline(const struct tw_scale *s);                   /* what the curve says, in a sentence. malloc'ed */
-char *tw_scale_csv(const struct tw_scale *s);
-int tw_scale_exit(const struct tw_scale *s);
-
-/* ---- scale_page.c: --html */
-struct twin_page *tw_scale_draw(const struct tw_scale *s);            /* NULL: no memory */
-/* 0, or the exit code after a complaint. */
-int tw_scale_page(const struct tw_scale *s, const char *path);
+/*
+ * Points and notes, from the runs. TWIN_EINVAL: a speed is no positive finite number; TWIN_ENOMEM.
+ */
+int tw_scale_compute(struct tw_scale *s, struct twin_error *err);
+/* Are there runs enough of each number of workers for an interval worth having? */
+bool tw_scale_enough(const struct tw_scale *s);
 #endif

@@ -2,11 +2,9 @@
 /* A study as one JSON object, schema twinrun.scale/1, and back: the runs are what was measured, all else is computed from them. */
 #include "scale.h"
 
-#include "json.h"
-#include "say.h"
-
 #include "base.h"
 #include "json_load.h"
+#include "json_text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -304,16 +302,16 @@ static int read_study(const char *path, char **inside, char **data, size_t *byte
     return tw_read_file(*inside, FILE_CAP, data, bytes, err);
 }
 
-int tw_scale_load(struct tw_scale *s, const char *path)
+int tw_scale_load(struct tw_scale *s, const char *path, struct twin_error *err)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
     char *data = NULL, *inside = NULL;
     size_t n;
-    int rc = read_study(path, &inside, &data, &n, &err);
-    rc = rc ? rc : tw_scale_parse(s, data, n, inside, &err);
+    int rc = read_study(path, &inside, &data, &n, err);
+    if (rc == 0)
+        rc = tw_scale_parse(s, data, n, inside, err);
     tw_free(data);
     tw_free(inside);
-    return rc ? tw_trouble(&err, "scale: cannot read the study") : -1;
+    return rc;
 }
 
 void tw_scale_free(struct tw_scale *s)
@@ -331,13 +329,12 @@ void tw_scale_free(struct tw_scale *s)
     tw_free(s->made);
     tw_free(s->command);
     tw_free(s->configuration);
-    tw_journal_close(&s->journal);
 }
 
-int tw_scale_is_study(const char *path)
+int tw_scale_is_study(const char *path, struct twin_error *err)
 {
-    struct tw_scale s = {.journal = {.fd = -1}};
-    int rc = tw_scale_load(&s, path);
+    struct tw_scale s = {0};
+    int rc = tw_scale_load(&s, path, err);
     tw_scale_free(&s);
     return rc;
 }

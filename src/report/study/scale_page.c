@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scale --html: the curve with its error bars, and the table behind it. */
-#include "scale.h"
-
-#include "page.h"
-#include "say.h"
-#include "verdict_gather.h"
+#include "scale_report.h"
 
 #include "base.h"
+#include "verdict_gather.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -178,9 +175,4 @@ struct twin_page *tw_scale_draw(const struct tw_scale *s)
     }
     tw_free(head);
     return p;
-}
-
-int tw_scale_page(const struct tw_scale *s, const char *path)
-{
-    return tw_page_write("scale", tw_scale_draw(s), path);
 }
