@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_SHRINK_H
-#define TW_CMD_SHRINK_H
-/* Inside of twinrun shrink: shrink.c (options, order of events), shrink_knobs.c (what can be made smaller, and the command that does
- * it), shrink_runs.c (does the divergence stay?), shrink_report.c (what is printed). */
-#include "options.h"
+#ifndef TW_STUDY_SHRINK_H
+#define TW_STUDY_SHRINK_H
+/*
+ * What shrink was asked, and what it found: settings of a job, and the evidence that its divergence
+ * stays in them.
+ */
+#include "base.h" /* struct tw_strings */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +40,6 @@ struct tw_shrink_evidence {
     uint64_t steps;                 /* of the first run */
     double seconds;                 /* of the first run */
 };
-void tw_shrink_evidence_free(struct tw_shrink_evidence *e);
 
 /* The divergence stays when `need` of at most `trials` comparisons part in the same way. */
 struct tw_shrink_rule { uint64_t need, trials; };
@@ -72,32 +73,6 @@ struct tw_shrink {
     bool interrupted, out_of_budget, reported;
 };
 
-/* ---- shrink_knobs.c */
-/* Fills c->knob from --knob and from a launcher's number of processes. -1, or the exit code after a complaint. */
-int tw_shrink_knobs(struct tw_shrink *c);
-/* The command and the additions to its environment in a setting. The lists are malloc'ed by tw_malloc, _free gives them back. */
-struct tw_shrink_command { char **argv, **env; };
-int tw_shrink_command(const struct tw_shrink *c, const struct tw_shrink_setting *s, struct tw_shrink_command *out);
-void tw_shrink_command_free(struct tw_shrink_command *m);
-/* As one would type it: "env NAME=8 python train.py --batch-size 8". malloc'ed; NULL when out of memory. */
-char *tw_shrink_shell(const struct tw_shrink *c, const struct tw_shrink_setting *s);
-
-/* ---- shrink_runs.c */
-/* Runs the job in setting s until the rule gives an answer. 0, or the exit code after trouble was said. */
-int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s, struct tw_shrink_rule rule, struct tw_shrink_evidence *e,
-                    enum tw_shrink_answer *answer);
-/* Reruns the first divergence of e at operation level and names its operation in e->verdict. */
-void tw_shrink_name_operation(struct tw_shrink *c, const struct tw_shrink_setting *s, struct tw_shrink_evidence *e);
-/* Is this one of the ways in which the whole job parted? Same layer, and the same operation, or where that is not known the same phase
- * and kind. */
-bool tw_shrink_known(const struct tw_shrink *c, const struct twin_finding *f);
-
-/* ---- shrink_report.c */
 enum tw_shrink_outcome { TW_SHRUNK, TW_NOT_SHRUNK, TW_NO_DIVERGENCE, TW_SHRINK_INCONCLUSIVE };
-/* Prints; returns the exit code. */
-int tw_shrink_report(struct tw_shrink *c, enum tw_shrink_outcome outcome);
-int tw_shrink_json_error(int code);
-/* "step 17, backward gradient of w1 (aten::index_put)". malloc'ed. */
-char *tw_shrink_finding(const struct twin_finding *f, bool with_step);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What shrink says: as text for people, as one JSON object for programs. */
-#include "shrink.h"
-
-#include "json.h"
-#include "say.h"
+#include "shrink_report.h"
 
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,35 +37,39 @@ static bool confirmed(const struct tw_shrink *c)
 
 /* ---- text */
 
-static void print_rate(const char *label, const struct tw_shrink_evidence *e)
+static void print_rate(FILE *out, const char *label, const struct tw_shrink_evidence *e)
 {
     char time[24];
-    tw_put("%s%llu of %llu comparisons parted (at least %.0f%% do, 95%% confidence), %s a run\n", label, (unsigned long long)e->parted,
-           (unsigned long long)e->trials, 100 * twin_stats_rate_lower(e->parted, e->trials, CONFIDENCE), tw_human_seconds(e->seconds, time));
+    tw_put_to(out, "%s%llu of %llu comparisons parted (at least %.0f%% do, 95%% confidence), %s a "
+              "run\n", label, (unsigned long long)e->parted, (unsigned long long)e->trials,
+              100 * twin_stats_rate_lower(e->parted, e->trials, CONFIDENCE),
+              tw_human_seconds(e->seconds, time));
 }
 
-static void print_number(const char *name, uint64_t from, uint64_t to, const char *why)
+static void print_number(FILE *out, const char *name, uint64_t from, uint64_t to, const char *why)
 {
     if (from == to)
-        tw_put("%-9s %llu stays", name, (unsigned long long)from);
+        tw_put_to(out, "%-9s %llu stays", name, (unsigned long long)from);
     else
-        tw_put("%-9s %llu -> %llu", name, (unsigned long long)from, (unsigned long long)to);
-    tw_put("%s%s\n", why ? "; " : "", why ? why : "");
+        tw_put_to(out, "%-9s %llu -> %llu", name, (unsigned long long)from, (unsigned long long)to);
+    tw_put_to(out, "%s%s\n", why ? "; " : "", why ? why : "");
 }
 
-static void print_settings(const struct tw_shrink *c)
+static void print_settings(FILE *out, const struct tw_shrink *c)
 {
     char *bound = c->steps_why ? NULL : tw_printf("no comparison parted before step %u", c->earliest_step);
-    print_number("steps", c->baseline.steps, c->now.steps ? c->now.steps : c->baseline.steps, c->steps_why ? c->steps_why : bound);
+    print_number(out, "steps", c->baseline.steps, c->now.steps ? c->now.steps : c->baseline.steps,
+                 c->steps_why ? c->steps_why : bound);
     tw_free(bound);
     for (size_t i = 0; i < c->knob_count; i++) {
         const struct tw_knob *k = &c->knob[i];
-        print_number(k->kind == TW_KNOB_RANKS ? "ranks" : k->name, k->from, c->now.value[i], k->why);
+        print_number(out, k->kind == TW_KNOB_RANKS ? "ranks" : k->name, k->from, c->now.value[i],
+                     k->why);
     }
 }
 
 /* Each way in which comparisons parted, once. */
-static void print_ways(const char *label, const struct tw_shrink_evidence *e)
+static void print_ways(FILE *out, const char *label, const struct tw_shrink_evidence *e)
 {
     char *text[TW_WAYS_MAX] = {NULL};
     for (size_t i = 0; i < TW_WAYS_MAX && e->verdict[i]; i++) {
@@ -75,71 +78,64 @@ static void print_ways(const char *label, const struct tw_shrink_evidence *e)
         for (size_t k = 0; k < i; k++)
             seen |= text[i] && text[k] && strcmp(text[i], text[k]) == 0;
         if (text[i] && !seen)
-            tw_put("%-9s %s\n", i ? "" : label, text[i]);
+            tw_put_to(out, "%-9s %s\n", i ? "" : label, text[i]);
     }
     for (size_t i = 0; i < TW_WAYS_MAX; i++)
         tw_free(text[i]);
 }
 
-static void print_zoom_notes(const struct tw_shrink_evidence *e)
+static void print_zoom_notes(FILE *out, const struct tw_shrink_evidence *e)
 {
     const struct twin_verdict *v = e->verdict[0];
     for (size_t i = 0; v && i < v->note_count; i++)
         if (tw_starts(v->notes[i], "zoom: ") && !*v->first->op)
-            tw_put("note      %s\n", v->notes[i]);
+            tw_put_to(out, "note      %s\n", v->notes[i]);
 }
 
-static char *check_command(const struct tw_shrink *c)
+static void print_parted(FILE *out, const struct tw_shrink *c, const char *command)
 {
-    char *job = tw_shrink_shell(c, &c->now), *out = NULL;
-    if (job && c->now.steps)
-        out = tw_printf("twinrun check --steps %llu -- %s", (unsigned long long)c->now.steps, job);
-    else if (job)
-        out = tw_printf("twinrun check -- %s", job);
-    tw_free(job);
-    return out;
-}
-
-static void print_parted(const struct tw_shrink *c)
-{
-    print_settings(c);
-    print_ways("was", &c->baseline);
+    print_settings(out, c);
+    print_ways(out, "was", &c->baseline);
     if (confirmed(c))
-        print_ways("is", &c->confirmed);
-    print_rate("as it is  ", &c->baseline);
+        print_ways(out, "is", &c->confirmed);
+    print_rate(out, "as it is  ", &c->baseline);
     if (confirmed(c))
-        print_rate("shrunk    ", &c->confirmed);
+        print_rate(out, "shrunk    ", &c->confirmed);
     else if (c->now.steps || memcmp(&c->now, &c->whole, sizeof c->now) != 0)
-        tw_put("note      not confirmed on fresh runs: the budget ended\n");
+        tw_put_to(out, "note      not confirmed on fresh runs: the budget ended\n");
     if (c->interrupted || c->out_of_budget)
-        tw_put("note      %s; there may be a smaller one\n", c->interrupted ? "interrupted" : "the budget ended");
+        tw_put_to(out, "note      %s; there may be a smaller one\n",
+                  c->interrupted ? "interrupted" : "the budget ended");
     if (c->given_back)
-        tw_put("note      %s\n", c->given_back);
-    print_zoom_notes(confirmed(c) ? &c->confirmed : &c->baseline);
-    char *command = check_command(c);
-    tw_put("command   %s\n", command ? command : "");
-    tw_free(command);
+        tw_put_to(out, "note      %s\n", c->given_back);
+    print_zoom_notes(out, confirmed(c) ? &c->confirmed : &c->baseline);
+    tw_put_to(out, "command   %s\n", command ? command : "");
 }
 
 static const char *const words[] = {"shrunk", "not shrunk", "no divergence", "inconclusive"};
 
-static void print_text(const struct tw_shrink *c, enum tw_shrink_outcome outcome)
+void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome outcome,
+                    const char *command)
 {
     char time[24];
     const struct tw_shrink_evidence *b = &c->baseline;
-    tw_put("outcome   %s, %llu run%s, %s\n", words[outcome], (unsigned long long)c->runs_used, c->runs_used == 1 ? "" : "s",
-           tw_human_seconds((double)(tw_monotonic_ns() - c->began_ns) / 1e9, time));
+    tw_put_to(out, "outcome   %s, %llu run%s, %s\n", words[outcome],
+              (unsigned long long)c->runs_used, c->runs_used == 1 ? "" : "s",
+              tw_human_seconds((double)(tw_monotonic_ns() - c->began_ns) / 1e9, time));
     if (b->parted) {
-        print_parted(c);
+        print_parted(out, c, command);
         return;
     }
     if (b->trials)
-        tw_put("bound     %llu comparison%s without a difference; a divergence in up to %.1f%% of runs cannot be excluded (95%%)\n",
-               (unsigned long long)b->trials, b->trials == 1 ? "" : "s", 100 * twin_stats_zero_bound(b->trials, CONFIDENCE));
+        tw_put_to(out, "bound     %llu comparison%s without a difference; a divergence in up to "
+                  "%.1f%% of runs cannot be excluded (95%%)\n", (unsigned long long)b->trials,
+                  b->trials == 1 ? "" : "s", 100 * twin_stats_zero_bound(b->trials, CONFIDENCE));
     if (b->unseen)
-        tw_put("note      not everything was seen: %s; twinrun shrink --level ops sees every operation of PyTorch\n", b->unseen);
+        tw_put_to(out, "note      not everything was seen: %s; twinrun shrink --level ops sees "
+                  "every operation of PyTorch\n", b->unseen);
     if (c->interrupted || c->out_of_budget)
-        tw_put("note      %s\n", c->interrupted ? "interrupted" : "the budget ended before the job had parted");
+        tw_put_to(out, "note      %s\n", c->interrupted ? "interrupted" : "the budget ended "
+                  "before the job had parted");
 }
 
 /* ---- JSON */
@@ -169,12 +165,13 @@ static json_t *knobs(const struct tw_shrink *c)
     return list;
 }
 
-static int print_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome)
+json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome,
+                       const char *command)
 {
     static const char *const outcomes[] = {"shrunk", "not-shrunk", "no-divergence", "inconclusive"};
     const struct tw_shrink_evidence *b = &c->baseline;
-    char *command = b->parted ? check_command(c) : NULL;
-    json_t *j = json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "schema", "twinrun.shrink/1", "outcome",
+    return json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, "
+                     "s:b}", "schema", "twinrun.shrink/1", "outcome",
                           outcomes[outcome], "command", tw_json_text(command), "steps", "from", (json_int_t)b->steps, "value",
                           (json_int_t)(c->now.steps ? c->now.steps : b->steps), "why", tw_json_text(c->steps_why), "knobs", knobs(c), "first_before",
                           first_json(b), "first", first_json(&c->confirmed), "baseline", evidence(b), "confirmed",
@@ -182,25 +179,4 @@ static int print_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome)
                           tw_json_number(b->parted || !b->trials ? 1.0 : twin_stats_zero_bound(b->trials, CONFIDENCE)), "given_back",
                           tw_json_text(c->given_back), "runs_used", (json_int_t)c->runs_used,
                           "budget_ended", c->out_of_budget);
-    tw_free(command);
-    return tw_json_print(j);
-}
-
-int tw_shrink_json_error(int code)
-{
-    json_t *j = json_pack("{s:s, s:s, s:o, s:n, s:i}", "schema", "twinrun.shrink/1", "outcome", "error", "message", tw_json_text(tw_said()), "command",
-                          "runs_used", 0);
-    return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
-}
-
-int tw_shrink_report(struct tw_shrink *c, enum tw_shrink_outcome outcome)
-{
-    static const int code[] = {TW_EXIT_DIFFER, TW_EXIT_DIFFER, TW_EXIT_SAME, TW_EXIT_INCONCLUSIVE};
-    int rc = 0;
-    c->reported = true;
-    if (c->args.json)
-        rc = print_json(c, outcome);
-    else
-        print_text(c, outcome);
-    return rc != 0 ? TW_EXIT_TROUBLE : c->interrupted ? TW_EXIT_INTERRUPTED : code[outcome];
 }
