@@ -6,7 +6,7 @@
 #include "options.h"
 #include "runs.h"
 #include "say.h"
-#include "significant.h"
+#include "significant_sets.h"
 
 #include "base.h"
 

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What significant prints: the answer, the figures behind it, what was assumed, and a paragraph for a paper. */
-#include "significant.h"
-
-#include "configuration.h"
-#include "json.h"
-#include "options.h"
-#include "say.h"
+#include "significant_report.h"
 
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -34,19 +31,6 @@ static const char *what(const struct tw_significant *s)
 
 /* ---- the worlds: every figure carries its configuration */
 
-/* Of the set's first run, and the commands where the others have other ones. malloc'ed. */
-static char *configuration(const struct tw_set *set)
-{
-    if (!set->run) /* every figure carries its configuration, or that it has none */
-        return tw_printf("from %s, which does not say how they were measured", set->operand);
-    char *first = tw_configuration(set->run[0]);
-    char *commands = tw_set_commands(set);
-    char *text = first && commands ? tw_printf("%s%s%s", first, *commands ? "; " : "", commands) : NULL;
-    tw_free(first);
-    tw_free(commands);
-    return text;
-}
-
 /* Whether all runs of one set were over before the other's began: then a drift of the machine looks like a difference. */
 static bool one_after_the_other(const struct tw_significant *s)
 {
@@ -62,14 +46,6 @@ static bool one_after_the_other(const struct tw_significant *s)
             last[k] = at > last[k] ? at : last[k];
         }
     return s->set[0].n > 1 && s->set[1].n > 1 && (last[0] < first[1] || last[1] < first[0]);
-}
-
-static int configure(struct tw_significant *s)
-{
-    for (int k = 0; k < 2; k++)
-        if (!(s->set[k].configuration = configuration(&s->set[k])))
-            return tw_trouble(NULL, "no memory for the answer");
-    return 0;
 }
 
 /* ---- sentences */
@@ -170,43 +146,53 @@ static void put_needed(struct tw_buf *b, const struct tw_significant *s)
 
 /* ---- text */
 
-static void print_set(char letter, const struct tw_set *set, const struct twin_set_summary *m, const char *units)
+static void print_set(FILE *out, char letter, const struct tw_set *set,
+                      const struct twin_set_summary *m, const char *units)
 {
-    tw_put("%c           %zu value%s, median " NUMBERS "%s", letter, m->n, m->n == 1 ? "" : "s", m->median.value, units);
+    tw_put_to(out, "%c           %zu value%s, median " NUMBERS "%s", letter, m->n,
+              m->n == 1 ? "" : "s", m->median.value, units);
     if (!isnan(m->median.interval.low))
-        tw_put(" (%.4g%% interval " NUMBERS " to " NUMBERS ")", m->median.confidence * 100, m->median.interval.low, m->median.interval.high);
-    tw_put(", " NUMBERS " to " NUMBERS, m->min, m->max);
+        tw_put_to(out, " (%.4g%% interval " NUMBERS " to " NUMBERS ")", m->median.confidence * 100,
+                  m->median.interval.low, m->median.interval.high);
+    tw_put_to(out, ", " NUMBERS " to " NUMBERS, m->min, m->max);
     if (!isnan(m->sd))
-        tw_put(", s " NUMBERS, m->sd);
-    tw_put("\n            %s\n", set->configuration);
+        tw_put_to(out, ", s " NUMBERS, m->sd);
+    tw_put_to(out, "\n            %s\n", set->configuration);
     for (size_t i = 0; i < set->left_out_count; i++)
-        tw_put("            left out: %s\n", set->left_out[i]);
+        tw_put_to(out, "            left out: %s\n", set->left_out[i]);
     char *worlds = set->run ? twin_provenance_summary((const struct twin_run *const *)set->run, set->n) : NULL;
     if (worlds)
-        tw_put("            %s\n", worlds);
+        tw_put_to(out, "            %s\n", worlds);
     tw_free(worlds);
 }
 
-static void print_assumptions(const struct tw_significant *s)
+static void print_assumptions(FILE *out, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
     const bool ranks = s->asked.question == TWIN_ASK_METRIC || s->asked.question == TWIN_ASK_SPEED;
-    tw_put("assumed     the values are independent of one another");
+    tw_put_to(out, "assumed     the values are independent of one another");
     if (one_after_the_other(s))
-        tw_put("\n            NOT HELD: one set was measured wholly after the other, so a machine that drifts looks like a difference; take turns");
+        tw_put_to(out, "\n            NOT HELD: one set was measured wholly after the other, so a "
+                  "machine that drifts looks like a difference; take turns");
     if (ranks && f->spread.p < .05)
-        tw_put("\n            the sets spread differently (Brown-Forsythe p = %.2g): the answer is which tends to be larger, the difference only its middle", f->spread.p);
+        tw_put_to(out, "\n            the sets spread differently (Brown-Forsythe p = %.2g): the "
+                  "answer is which tends to be larger, the difference only its middle",
+                  f->spread.p);
     for (int k = 0; k < 2; k++) {
         if (f->set[k].n > 2 && f->set[k].mad.mad == 0 && f->set[k].distinct > 1)
-            tw_put("\n            %c: more than half of the values are equal (MAD = 0): outliers cannot be told", "AB"[k]);
+            tw_put_to(out, "\n            %c: more than half of the values are equal (MAD = 0): "
+                      "outliers cannot be told", "AB"[k]);
         else if (s->set[k].run && f->set[k].n > 1 && f->set[k].distinct == 1)
-            tw_put("\n            %c: one value in %zu runs: they repeat one another, and say nothing of other seeds", "AB"[k], f->set[k].n);
+            tw_put_to(out, "\n            %c: one value in %zu runs: they repeat one another, and "
+                      "say nothing of other seeds", "AB"[k], f->set[k].n);
         else if (f->set[k].n > 1 && f->set[k].distinct == 1)
-            tw_put("\n            %c: one value %zu times (MAD = 0): if runs that repeat one another gave them, they are one observation", "AB"[k], f->set[k].n);
+            tw_put_to(out, "\n            %c: one value %zu times (MAD = 0): if runs that repeat "
+                      "one another gave them, they are one observation", "AB"[k], f->set[k].n);
         else if (f->set[k].mad.outliers && f->set[k].n >= OUTLIERS_FROM)
-            tw_put("\n            %c: %zu outlier%s by modified z > 3.5, kept", "AB"[k], f->set[k].mad.outliers, f->set[k].mad.outliers == 1 ? "" : "s");
+            tw_put_to(out, "\n            %c: %zu outlier%s by modified z > 3.5, kept", "AB"[k],
+                      f->set[k].mad.outliers, f->set[k].mad.outliers == 1 ? "" : "s");
     }
-    tw_put("\n");
+    tw_put_to(out, "\n");
 }
 
 static char *paragraph(const struct tw_significant *s)
@@ -242,34 +228,33 @@ char *tw_significant_line(const struct tw_significant *s)
     return text;
 }
 
-int tw_significant_text(struct tw_significant *s)
+int tw_significant_text(FILE *out, const struct tw_significant *s)
 {
     struct tw_buf b = {0};
-    int rc = configure(s);
-    if (rc != 0)
-        return rc;
     put_answer(&b, s);
     put_needed(&b, s);
     char *answer = tw_buf_steal(&b), *method = paragraph(s);
     if (!answer || !method) {
         tw_free(answer);
         tw_free(method);
-        return tw_trouble(NULL, "no memory for the answer");
+        return TWIN_ENOMEM;
     }
-    tw_put_lines(stdout, answer);
-    tw_put("\nquestion    %s of %s: %s", twin_question_name(s->asked.question), what(s), test_name(s));
+    tw_put_lines(out, answer);
+    tw_put_to(out, "\nquestion    %s of %s: %s", twin_question_name(s->asked.question), what(s),
+              test_name(s));
     if (!isnan(s->found.p))
-        tw_put(", p = %.2g", s->found.p);
-    tw_put("\n");
+        tw_put_to(out, ", p = %.2g", s->found.p);
+    tw_put_to(out, "\n");
     if (s->asked.floor > 0 && s->floor_file)
-        tw_put("floor       " NUMBERS ": the relative spread of another order of additions, " NUMBERS ", in %s%s\n", s->asked.floor, s->floor_relative, s->floor_file,
-               s->asked.floor == s->floor_relative ? "" : ", of the median of A");
+        tw_put_to(out, "floor       " NUMBERS ": the relative spread of another order of "
+                  "additions, " NUMBERS ", in %s%s\n", s->asked.floor, s->floor_relative,
+                  s->floor_file, s->asked.floor == s->floor_relative ? "" : ", of the median of A");
     else if (s->asked.floor > 0)
-        tw_put("floor       " NUMBERS "\n", s->asked.floor);
+        tw_put_to(out, "floor       " NUMBERS "\n", s->asked.floor);
     for (int k = 0; k < 2; k++)
-        print_set("AB"[k], &s->set[k], &s->found.set[k], unit(s));
-    print_assumptions(s);
-    tw_put("for a paper %s\n", method);
+        print_set(out, "AB"[k], &s->set[k], &s->found.set[k], unit(s));
+    print_assumptions(out, s);
+    tw_put_to(out, "for a paper %s\n", method);
     tw_free(answer);
     tw_free(method);
     return 0;
@@ -297,11 +282,9 @@ static json_t *set_json(const struct tw_set *set, const struct twin_set_summary 
     return j;
 }
 
-json_t *tw_significant_object(struct tw_significant *s)
+json_t *tw_significant_json(const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
-    if (configure(s) != 0)
-        return NULL;
     char *method = paragraph(s);
     json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "schema", "twinrun.significant/1", "answer", twin_real_name(f->answer), "question",
                           twin_question_name(s->asked.question), "metric", what(s), "test", test_name(s), "p", tw_json_number(f->p), "effect", tw_json_number(f->effect.value), "ratio",
@@ -310,9 +293,4 @@ json_t *tw_significant_object(struct tw_significant *s)
                           (int)!one_after_the_other(s), "a", set_json(&s->set[0], &f->set[0]), "b", set_json(&s->set[1], &f->set[1]), "paragraph", tw_json_text(method));
     tw_free(method);
     return j;
-}
-
-int tw_significant_json(struct tw_significant *s)
-{
-    return tw_json_print_exact(tw_significant_object(s));
 }
