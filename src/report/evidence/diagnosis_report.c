@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report A B: two sets of runs that differ, in numbers, speed or both: from which source, and what addresses it. */
-#include "diagnosis.h"
-
-#include "json.h"
-#include "options.h"
-#include "runs.h"
-#include "say.h"
-#include "significant_sets.h"
+#include "diagnosis_report.h"
 
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +16,7 @@
 #define FLOOR .02 /* two per cent of a time mean nothing */
 
 struct sides {
-    struct tw_set set[2];
+    struct tw_set *set;                /* two */
     const struct twin_run **run;       /* of both sets */
     size_t n;
     struct twin_telemetry **telemetry; /* one for each run; NULL: none */
@@ -34,11 +30,6 @@ struct sides {
     struct twin_dip between;
     bool between_known, b_slower;
 };
-
-static int no_memory(void)
-{
-    return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM, .message = "out of memory"}, "report: cannot compare the runs");
-}
 
 /* ---- evidence */
 
@@ -120,9 +111,8 @@ static void speed(struct sides *s)
     s->between_known = fast && slow && twin_dip_between(fast, slow, &s->between, &err) == 0;
 }
 
-static int numbers(struct sides *s)
+static int numbers(struct sides *s, struct twin_error *err)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
     bool same = true;
     for (size_t i = 1; same && i < s->n; i++) {
         same = s->run[i]->argc == s->run[0]->argc;
@@ -130,7 +120,7 @@ static int numbers(struct sides *s)
             same = strcmp(s->run[i]->argv[k], s->run[0]->argv[k]) == 0;
     }
     struct twin_compare_options o = {.arms = !same, .find_shift = false};
-    return twin_compare(s->run, s->n, &o, &s->verdict, &err) == 0 ? 0 : tw_trouble(&err, "report: cannot compare the runs");
+    return twin_compare(s->run, s->n, &o, &s->verdict, err);
 }
 
 /* ---- output */
@@ -158,32 +148,39 @@ static const char *kind_of(const struct twin_diagnosis_finding *d)
     return d->numeric && d->speed ? "both" : d->numeric ? "numeric" : "speed";
 }
 
-static void text(const struct sides *s, const struct twin_diagnosis *d)
+static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *d)
 {
     struct tw_buf b = {0};
     for (size_t i = 0; i < d->count; i++) {
         const struct twin_diagnosis_finding *f = &d->finding[i];
         char *safe = tw_printable(f->evidence, strlen(f->evidence));
-        tw_put("%-8s  %s: %s\n", f->numeric && f->speed ? "BOTH" : f->numeric ? "NUMERIC" : "SPEED", f->name, safe ? safe : "");
-        tw_put("          practice: %s\n", f->practice);
+        tw_put_to(out, "%-8s  %s: %s\n",
+                  f->numeric && f->speed ? "BOTH" : f->numeric ? "NUMERIC" : "SPEED", f->name,
+                  safe ? safe : "");
+        tw_put_to(out, "          practice: %s\n", f->practice);
         tw_free(safe);
     }
     if (d->count == 0)
-        tw_put("%s\n", s->verdict->bitwise == TWIN_SAME ? "NO DIFFERENCE  equal bits, and no difference of speed was shown" : "NO DIFFERENCE SHOWN  see below for what was not seen");
-    tw_put("\nbits      %s, %zu class%s in %zu runs", twin_verdict_name(s->verdict->bitwise), s->verdict->class_count, s->verdict->class_count == 1 ? "" : "es", s->n);
+        tw_put_to(out, "%s\n", s->verdict->bitwise == TWIN_SAME ? "NO DIFFERENCE  equal bits, and "
+                  "no difference of speed was shown" : "NO DIFFERENCE SHOWN  see below for what "
+                  "was not seen");
+    tw_put_to(out, "\nbits      %s, %zu class%s in %zu runs",
+              twin_verdict_name(s->verdict->bitwise), s->verdict->class_count,
+              s->verdict->class_count == 1 ? "" : "es", s->n);
     if (s->verdict->bitwise == TWIN_INCONCLUSIVE && s->verdict->unseen_count)
-        tw_put("; not seen: %s", s->verdict->unseen[0]);
+        tw_put_to(out, "; not seen: %s", s->verdict->unseen[0]);
     speed_words(s, &b);
-    tw_put("\nspeed     %s\n", b.data ? b.data : "");
+    tw_put_to(out, "\nspeed     %s\n", b.data ? b.data : "");
     tw_buf_free(&b);
     for (int k = 0; k < 2; k++)
-        tw_put("%c         %zu run%s: %s\n", 'A' + k, s->set[k].n, s->set[k].n == 1 ? "" : "s", s->set[k].operand);
+        tw_put_to(out, "%c         %zu run%s: %s\n", 'A' + k, s->set[k].n,
+                  s->set[k].n == 1 ? "" : "s", s->set[k].operand);
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < s->set[k].left_out_count; i++)
-            tw_put("left out  %s\n", s->set[k].left_out[i]);
+            tw_put_to(out, "left out  %s\n", s->set[k].left_out[i]);
 }
 
-static int json(const struct sides *s, const struct twin_diagnosis *d)
+static json_t *json(const struct sides *s, const struct twin_diagnosis *d)
 {
     struct tw_buf b = {0};
     json_t *findings = json_array();
@@ -196,12 +193,12 @@ static int json(const struct sides *s, const struct twin_diagnosis *d)
                           s->speed_known ? tw_json_number(s->speed.effect.value) : json_null(), "telemetry", (int)s->between_known, "runs", (json_int_t)s->set[0].n,
                           (json_int_t)s->set[1].n);
     tw_buf_free(&b);
-    return tw_json_print(o);
+    return o;
 }
 
 /* ---- the order of events */
 
-static int gather(struct sides *s)
+static int gather(struct sides *s, struct twin_error *err)
 {
     s->n = s->set[0].n + s->set[1].n;
     s->run = tw_calloc(s->n, sizeof *s->run);
@@ -210,7 +207,7 @@ static int gather(struct sides *s)
     s->item = tw_calloc(s->n, sizeof *s->item);
     s->world = tw_calloc(s->n, sizeof *s->world);
     if (!s->run || !s->telemetry || !s->differences || !s->item || !s->world)
-        return no_memory();
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
     for (size_t i = 0; i < s->n; i++)
         s->run[i] = i < s->set[0].n ? s->set[0].run[i] : s->set[1].run[i - s->set[0].n];
     return 0;
@@ -232,33 +229,32 @@ static void free_sides(struct sides *s)
     tw_free(s->item);
     tw_free(s->world);
     twin_verdict_free(s->verdict);
-    tw_set_free(&s->set[0]);
-    tw_set_free(&s->set[1]);
 }
 
-int tw_diagnosis_report(const char *home, char *const operands[2], bool as_json)
+int tw_diagnosis_report(struct tw_set set[2], FILE *out, json_t **as_json, struct twin_error *err)
 {
-    const struct tw_measure wall = {TW_METRIC_WALL, "wall"};
-    struct sides s = {.n = 0};
+    struct sides s = {.set = set};
     struct twin_diagnosis d = {.count = 0};
-    struct twin_error err = TWIN_ERROR_INIT;
-    int rc = 0;
-    for (int k = 0; rc == 0 && k < 2; k++)
-        rc = tw_set_read(operands[k], home, &wall, &s.set[k]);
-    rc = rc ? rc : gather(&s);
-    rc = rc ? rc : numbers(&s);
+    int rc = gather(&s, err);
+    if (rc == 0)
+        rc = numbers(&s, err);
     if (rc == 0) {
         worlds(&s);
         speed(&s);
-        const struct twin_diagnosis_facts f = {.verdict = s.verdict, .a = s.set[0].n, .b = s.set[1].n, .world = s.world, .speed = s.speed_known ? &s.speed : NULL,
-                                               .between = s.between_known ? &s.between : NULL};
-        if (twin_diagnose(&f, &d, &err) != 0)
-            rc = tw_trouble(&err, "report: cannot compare the runs");
-        else if (as_json)
-            rc = json(&s, &d);
-        else
-            text(&s, &d);
+        const struct twin_diagnosis_facts f = {
+            .verdict = s.verdict,
+            .a = set[0].n,
+            .b = set[1].n,
+            .world = s.world,
+            .speed = s.speed_known ? &s.speed : NULL,
+            .between = s.between_known ? &s.between : NULL,
+        };
+        rc = twin_diagnose(&f, &d, err);
     }
+    if (rc == 0 && as_json)
+        *as_json = json(&s, &d);
+    else if (rc == 0)
+        text(out, &s, &d);
     twin_diagnosis_free(&d);
     free_sides(&s);
     return rc;
