@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dependency order of the rooms: a file may include public headers and private headers only of rooms below its own.
 
-base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, telemetry, compare <- evidence <- sign, isolate, cases <- package, report <- cmd; agents take base,
+base <- fingerprint, stats, launch <- trace, numerics, ledger, formats <- mpi, kernels, spread, telemetry, compare <- evidence <- sign, isolate, cases, study <- package <- report <- cmd; agents take base,
 fingerprint and the trace writer.
 Every `#include "..."` and `#include <twin/...>` of every C file is looked at; exit 1 with file:line on a breach.
 """
