@@ -6,6 +6,8 @@
 
 #include <twin/spread.h>
 
+#define TW_SIMULATE_FREE UINT64_MAX /* sample, threads: as many as seem right */
+
 struct tw_simulate_args {
     const char *alpha, *beta, *jitter, *data, *draw, *type, *placement;
     struct tw_strings algorithm, tensor;
@@ -31,5 +33,14 @@ struct tw_simulation {
     struct tw_simulated of[TWIN_ALGORITHMS];
     size_t count;
 };
+
+/*
+ * Reads the numbers of args->data, where given, and simulates each algorithm in `of`; args, net,
+ * dtype, random_placement,
+ * wide, and the algorithms are given. 0, or a TWIN_E* after a complaint to front. In any case
+ * tw_simulate_free later.
+ */
+int tw_simulate(struct tw_simulation *s, const struct tw_front *front);
+void tw_simulate_free(struct tw_simulation *s);
 
 #endif

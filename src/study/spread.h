@@ -25,8 +25,20 @@ struct tw_spread_found {
     struct twin_sum_spread sum;            /* of one file */
     struct twin_sum_spread *tensor;        /* [values->tensors] of its tensors, when there are several; else NULL */
     struct twin_vector_spread vector;      /* of several */
-    const struct twin_vector_order *order; /* of its results: named ones, then random ones */
+    struct twin_vector_order *order; /* of its results: named ones, then random ones */
     size_t named;
+    /* what the figures above point into: see tw_spread_free */
+    struct tw_values *loaded; /* of each file */
+    double *random;
+    struct twin_vector_result *result;
+    uint32_t *place;
 };
+
+/*
+ * Reads the files and adds them up in all orders; args, files, file_count, add_in, precision and
+ * ranks are given. 0, or a TWIN_E* after a complaint to front. In any case tw_spread_free later.
+ */
+int tw_spread_measure(struct tw_spread_found *f, const struct tw_front *front);
+void tw_spread_free(struct tw_spread_found *f);
 
 #endif
