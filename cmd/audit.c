@@ -143,12 +143,12 @@ static void print_target(const struct audit_args *a, const struct target *t, boo
         tw_put("all %d pass%s\n", TWIN_AREAS, t->verdict.findings ? ", but it is not what its manifests say (twinrun verify)" : "");
     tw_free(safe);
     for (size_t i = 0; i < TWIN_AREAS; i++)
-        tw_area_print((enum twin_area)i, t->found.area[i], true);
+        tw_area_print(stdout, (enum twin_area)i, t->found.area[i], true);
     if (failed && t->verdict.findings)
         tw_put("verify         FAIL  %zu thing%s not as in the manifests (twinrun verify)\n", t->verdict.findings, t->verdict.findings == 1 ? " is" : "s are");
     if (a->checklist) {
         json_t *list = tw_checklist(a->checklist, t->found.area);
-        tw_checklist_print(a->checklist, list);
+        tw_checklist_print(stdout, a->checklist, list);
         json_decref(list);
     }
     if (several)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun diff: compares recorded runs, also of two machines. */
 #include "again.h"
+#include "json.h"
 #include "ledger.h"
 #include "options.h"
 #include "page.h"
 #include "runs.h"
 #include "say.h"
 #include "show_provenance.h"
+#include "terminal.h"
 #include "verdict.h"
 #include "zoom_runs.h"
 
@@ -131,6 +133,18 @@ static int compare(const struct diff_args *a, const struct twin_run *const *runs
     return rc;
 }
 
+static int diff_environment(const struct twin_run *a, const struct twin_run *b, bool as_json)
+{
+    json_t *json = NULL;
+    bool differ = false;
+    if (tw_diff_environment(a, b, stdout, as_json ? &json : NULL, &differ, &tw_terminal) != 0)
+        return TW_EXIT_TROUBLE;
+    int printed = as_json ? tw_json_print(json) : 0;
+    if (printed != 0)
+        return printed;
+    return differ ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+}
+
 static int run(int argc, char **argv)
 {
     struct diff_args a = {.b_starts_at = TW_NOT_GIVEN};
@@ -158,7 +172,7 @@ static int run(int argc, char **argv)
         rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "diff: cannot open the runs");
     bool printed = a.env;
     if (rc < 0 && a.env)
-        rc = tw_diff_environment(runs[0], runs[1], a.json);
+        rc = diff_environment(runs[0], runs[1], a.json);
     if (rc < 0)
         rc = compare(&a, (const struct twin_run *const *)runs, count, &printed);
     if (a.json && !printed)

@@ -4,6 +4,7 @@
 
 #include "page.h"
 #include "say.h"
+#include "verdict_gather.h"
 
 #include <math.h>
 

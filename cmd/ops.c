@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun ops: which operations repeat their bits on this machine, measured. */
-#include "ops.h"
+#include "ops_report.h"
 
 #include "capture.h"
 #include "interrupt.h"
@@ -225,6 +225,14 @@ static int choose(const struct ops_args *a, struct tw_ops_result *r, json_t **th
     return -1;
 }
 
+static int print_answer(const struct tw_ops_result *r, bool as_json)
+{
+    if (as_json)
+        return tw_json_print(tw_ops_json(r));
+    tw_ops_text(stdout, r);
+    return 0;
+}
+
 static int run(int argc, char **argv)
 {
     struct ops_args a = {0};
@@ -240,7 +248,7 @@ static int run(int argc, char **argv)
         tw_progress_setup(a.quiet);
         rc = measure_all(&a, threads, &r);
         if (rc < 0)
-            rc = a.json ? tw_ops_print_json(&r) : tw_ops_print_text(&r);
+            rc = print_answer(&r, a.json);
         else if (a.json)
             rc = json_error(rc);
     }

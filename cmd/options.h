@@ -5,7 +5,7 @@
  * One table per command. From it come parsing, --help, the man page and the completion scripts, so that they cannot
  * disagree (help.c prints, tests/cli/cases/options-agree.sh checks).
  */
-#include "base.h"
+#include "base.h" /* struct tw_strings */
 
 #include <stdbool.h>
 #include <stddef.h>

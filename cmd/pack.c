@@ -89,9 +89,19 @@ static int report(const struct twin_packed *p, bool json)
     tw_put("packed  %s\n        %s files, %s, %s\n", path ? path : "?", tw_human_count(p->files, count), tw_human_bytes(p->bytes, size), p->is_signed ? "signed" : "not signed");
     tw_free(path);
     for (size_t i = 0; i < TWIN_AREAS; i++)
-        tw_area_print((enum twin_area)i, p->area[i], false);
+        tw_area_print(stdout, (enum twin_area)i, p->area[i], false);
     tw_put("next    twinrun replay %s\n", tw_base_name(p->path));
     return 0;
+}
+
+/* Says why not. */
+static bool is_study(const char *path)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_scale_is_study(path, &err) == 0)
+        return true;
+    tw_trouble(&err, "scale: cannot read the study");
+    return false;
 }
 
 static int run(int argc, char **argv)
@@ -116,7 +126,7 @@ static int run(int argc, char **argv)
     o.code = a.code.items;
     o.pip = a.pip.items;
     o.study = a.study;
-    if (a.study && tw_scale_is_study(a.study) >= 0) {
+    if (a.study && !is_study(a.study)) {
         twin_run_free(r);
         tw_free(out);
         return TW_EXIT_TROUBLE;

@@ -3,7 +3,6 @@
 #define TW_CMD_PAGE_H
 /* --html FILE of every command. */
 #include <twin/page.h>
-#include <twin/run.h>
 
 #define TW_HTML_OPTION(args, field) \
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the report as one HTML file that opens offline", offsetof(struct args, field)}
@@ -12,9 +11,4 @@
 int tw_page_check(const char *verb, const char *path);
 /* Ends and closes the page (NULL: there was no memory for it) and writes it. 0, or an exit code; said. */
 int tw_page_write(const char *verb, struct twin_page *p, const char *path);
-/* ---- verdict_page.c: pictures of runs, for a page that has no verdict. What cannot be read is not drawn: the page is true without it. */
-/* Of runs of one command: where they differ, which agree until when, what they recorded, how long steps took. */
-void tw_page_runs(struct twin_page *p, const struct twin_run *const *runs, size_t count);
-/* What they recorded alone. label: of each run. */
-void tw_page_curves(struct twin_page *p, const struct twin_run *const *runs, size_t count, const char *const *label);
 #endif

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun report: why runs were slow (slow.c) or differ (diagnosis.c); documents for people who were not there. */
+/*
+ * twinrun report: why runs were slow or differ (src/report/evidence); documents for people who were
+ * not there.
+ */
+#include "diagnosis_report.h"
 #include "json.h"
 #include "known.h"
 #include "ledger.h"
@@ -7,7 +11,9 @@
 #include "report.h"
 #include "runs.h"
 #include "say.h"
+#include "significant_sets.h"
 #include "slow.h"
+#include "terminal.h"
 
 #include "base.h"
 
@@ -278,6 +284,32 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
     return rc;
 }
 
+static int diagnosis_report(const char *home, char *const operands[2], bool as_json)
+{
+    const struct tw_measure wall = {TW_METRIC_WALL, "wall"};
+    struct tw_set set[2] = {{.n = 0}, {.n = 0}};
+    struct twin_error err = TWIN_ERROR_INIT;
+    json_t *json = NULL;
+    int rc = tw_set_read(operands[0], home, &wall, &set[0]);
+    if (rc == 0)
+        rc = tw_set_read(operands[1], home, &wall, &set[1]);
+    if (rc == 0 && tw_diagnosis_report(set, stdout, as_json ? &json : NULL, &err) != 0)
+        rc = tw_trouble(&err, "report: cannot compare the runs");
+    else if (rc == 0 && as_json)
+        rc = tw_json_print(json);
+    tw_set_free(&set[0]);
+    tw_set_free(&set[1]);
+    return rc;
+}
+
+static int slow_report(const struct twin_run *r, bool as_json)
+{
+    json_t *json = NULL;
+    if (tw_slow_report(r, stdout, as_json ? &json : NULL, &tw_terminal) != 0)
+        return TW_EXIT_TROUBLE;
+    return as_json ? tw_json_print(json) : 0;
+}
+
 static int run(int argc, char **argv)
 {
     struct report_args a = {0};
@@ -301,13 +333,13 @@ static int run(int argc, char **argv)
         rest.count = 0;
     }
     if (rc == 0 && !a.postmortem && rest.count == 2) {
-        rc = tw_diagnosis_report(home, rest.items, a.json);
+        rc = diagnosis_report(home, rest.items, a.json);
         rest.count = 0;
     }
     for (size_t i = 0; rc == 0 && i < rest.count; i++)
         rc = (runs[i] = tw_run_open(home, rest.items[i])) ? 0 : TW_EXIT_TROUBLE;
     if (rc == 0 && !a.postmortem && runs[0])
-        rc = tw_slow_report(runs[0], a.json);
+        rc = slow_report(runs[0], a.json);
     else if (rc == 0 && runs[0])
         rc = postmortem(&a, home, runs);
     twin_run_free(runs[0]);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Messages to people on stderr, and answers on stdout. */
 #include "say.h"
 
 #include "base.h"
@@ -16,46 +17,12 @@ const char *tw_said(void)
     return last;
 }
 
-static void put_to(FILE *out, const char *format, va_list ap)
-{
-    struct tw_buf b = {0};
-    tw_buf_puts(&b, "");
-    tw_buf_vprint_safe(&b, format, ap);
-    fputs(b.failed ? "out of memory\n" : b.data, out);
-    tw_buf_free(&b);
-}
-
 void tw_put(const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    put_to(stdout, format, ap);
+    tw_vput_to(stdout, format, ap);
     va_end(ap);
-}
-
-void tw_put_to(FILE *out, const char *format, ...)
-{
-    va_list ap;
-    va_start(ap, format);
-    put_to(out, format, ap);
-    va_end(ap);
-}
-
-static void put_lines(FILE *out, const char *text, bool coloured)
-{
-    char *safe = tw_printable_lines(text, coloured);
-    fputs(safe ? safe : "out of memory\n", out);
-    tw_free(safe);
-}
-
-void tw_put_lines(FILE *out, const char *text)
-{
-    put_lines(out, text, false);
-}
-
-void tw_put_coloured(const char *text)
-{
-    put_lines(stdout, text, true);
 }
 
 /* Formats head, format and tail as one message, keeps it, and prints it. */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun scale: how do speed and cost hang on the number of workers? */
-#include "scale.h"
+#include "scale_report.h"
+#include "scale_runs.h"
 
 #include "configuration.h"
 #include "interrupt.h"
+#include "journal.h"
 #include "json.h"
 #include "page.h"
 #include "progress.h"
 #include "runs.h"
+#include "options.h"
 #include "say.h"
 
 #include "base.h"
@@ -226,7 +229,8 @@ static bool steps_unseen(const struct tw_scale *s)
 /* The study's file in its folder: what --from, and a package, take. */
 static int keep_study(const struct tw_scale *s, json_t *j)
 {
-    char *path = tw_path_join(s->journal.folder, "result.json"), *text = j ? json_dumps(j, JSON_REAL_PRECISION(17)) : NULL;
+    char *path = tw_path_join(s->journal->folder, "result.json");
+    char *text = j ? json_dumps(j, JSON_REAL_PRECISION(17)) : NULL;
     int rc = path ? write_text(path, text ? tw_strdup(text) : NULL) : tw_trouble(NULL, "scale: no memory");
     free(text);
     tw_free(path);
@@ -239,38 +243,51 @@ static void put_next(const struct tw_scale *s)
     const char *run = NULL;
     for (size_t i = 0; i < s->runs && !run; i++)
         run = s->run[i].good ? s->run[i].run : NULL;
-    tw_put("study       %s/result.json\n", s->journal.folder);
+    tw_put("study       %s/result.json\n", s->journal->folder);
     if (run && s->measured)
-        tw_put("next        twinrun pack %s --study %s/result.json\n", run, s->journal.folder);
+        tw_put("next        twinrun pack %s --study %s/result.json\n", run, s->journal->folder);
+}
+
+static int exit_code(const struct tw_scale *s)
+{
+    if (s->interrupted && !s->out_of_time)
+        return TW_EXIT_INTERRUPTED;
+    if (s->measured == 0)
+        return TW_EXIT_TROUBLE;
+    return tw_scale_enough(s) ? 0 : TW_EXIT_INCONCLUSIVE;
 }
 
 static int report(struct tw_scale *s)
 {
-    int rc = tw_scale_compute(s);
-    if (rc >= 0)
-        return rc;
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_scale_compute(s, &err) != 0)
+        return tw_trouble(&err, "scale");
     if (!s->args.from && steps_unseen(s))
         tw_say("scale: fewer than two steps behind the warm-up were seen in runs that ended well; --work-per-run N counts whole runs");
     json_t *j = tw_scale_json(s);
-    rc = s->journal.folder ? keep_study(s, j) : -1;
+    int rc = s->journal->folder ? keep_study(s, j) : -1;
     if (rc < 0 && s->args.csv)
         rc = write_text(s->args.csv, tw_scale_csv(s));
     if (rc < 0 && s->args.html)
-        rc = tw_scale_page(s, s->args.html) ? TW_EXIT_TROUBLE : -1;
+        rc = tw_page_write("scale", tw_scale_draw(s), s->args.html) ? TW_EXIT_TROUBLE : -1;
     if (rc >= 0 || !s->args.json) {
         json_decref(j);
-        rc = rc >= 0 ? rc : tw_scale_text(s);
+        if (rc < 0) {
+            tw_scale_text(stdout, s);
+            rc = 0;
+        }
     } else {
         rc = tw_json_print_exact(j);
     }
-    if (rc == 0 && s->journal.folder && !s->args.json)
+    if (rc == 0 && s->journal->folder && !s->args.json)
         put_next(s);
-    return rc ? rc : tw_scale_exit(s);
+    return rc ? rc : exit_code(s);
 }
 
 static int run(int argc, char **argv)
 {
-    struct tw_scale s = {.journal = {.fd = -1}};
+    struct tw_journal journal = {.fd = -1};
+    struct tw_scale s = {.journal = &journal, .last_words = tw_run_last_words};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_scale, argc, argv, &s.args, &job);
     if (rc < 0 && !s.args.from && !job.count)
@@ -283,7 +300,10 @@ static int run(int argc, char **argv)
     if (tw_page_check("scale", s.args.html) != 0)
         return TW_EXIT_TROUBLE;
     if (s.args.from) {
-        rc = tw_scale_load(&s, s.args.from);
+        struct twin_error err = TWIN_ERROR_INIT;
+        rc = tw_scale_load(&s, s.args.from, &err) == 0 ? -1 : tw_trouble(&err,
+                                                                         "scale: cannot read the "
+                                                                         "study");
     } else {
         tw_interrupt_hold();
         tw_progress_setup(s.args.quiet);
@@ -293,6 +313,7 @@ static int run(int argc, char **argv)
     if (rc < 0)
         rc = report(&s);
     tw_scale_free(&s);
+    tw_journal_close(&journal);
     return rc;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the traces of a run say about its speed, and about what came out of it. */
-#include "scale.h"
+#include "scale_runs.h"
 
+#include "options.h"
 #include "runs.h"
 
 #include "base.h"

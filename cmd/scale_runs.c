@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runs of a study. Round 0 makes one of each number of workers at level tensors: it shows whether the job works with so many and what comes out of it,
  * and warms the caches; it is not timed. Each round after it makes one of each in drawn order, so that a machine that drifts drifts over all of them. */
-#include "scale.h"
+#include "scale_runs.h"
 
 #include "interrupt.h"
+#include "journal.h"
 #include "json.h"
+#include "options.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
@@ -129,7 +131,8 @@ static char **command_of(const struct tw_scale *s, uint64_t workers)
 
 static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *t, struct twin_error *err)
 {
-    char *spool = isatty(STDIN_FILENO) ? NULL : tw_printf("%s/stdin", s->journal.folder), **argv = command_of(s, workers);
+    char *spool = isatty(STDIN_FILENO) ? NULL : tw_printf("%s/stdin", s->journal->folder);
+    char **argv = command_of(s, workers);
     const struct twin_launch_options o = {
         .argv = argv,
         .home = s->home,
@@ -165,7 +168,7 @@ static int take(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_ru
 
 static int keep(struct tw_scale *s, struct tw_scale_run *one, struct twin_error *err)
 {
-    int rc = tw_journal_add(&s->journal, tw_scale_run_json(one), err);
+    int rc = tw_journal_add(s->journal, tw_scale_run_json(one), err);
     if (rc == 0 && (rc = tw_scale_add(s, one)) != 0)
         twin_error_set(err, rc, "no memory for the runs of the study");
     return rc;
@@ -204,7 +207,8 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
     }
     tw_scale_run_free(&one);
     twin_run_free(t.run);
-    return rc ? tw_trouble(&err, "scale: the study ended; what was measured stands in %s", s->journal.folder) : -1;
+    return rc ? tw_trouble(&err, "scale: the study ended; what was measured stands in %s",
+                           s->journal->folder) : -1;
 }
 
 static int open_journal(struct tw_scale *s)
@@ -213,7 +217,7 @@ static int open_journal(struct tw_scale *s)
     json_t *what = describe(s);
     char *plan = plan_text(s);
     const struct tw_journal_of of = {.kind = "studies", .name = "study.json", .what = what, .plan = plan, .resume = s->args.resume, .thing = "study of this job with these options"};
-    int rc = tw_journal_open(&s->journal, s->home, &of, read_line, s, &err);
+    int rc = tw_journal_open(s->journal, s->home, &of, read_line, s, &err);
     if (rc == 0 && plan && !s->args.quiet)
         tw_put_lines(stderr, plan);
     tw_free(plan);

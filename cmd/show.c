@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun show: one run; with --step or --record its records (show_records.c). */
-#include "show.h"
-#include "show_provenance.h"
-
 #include "json.h"
 #include "ledger.h"
 #include "options.h"
 #include "runs.h"
 #include "say.h"
+#include "show_ledger.h"
+#include "show_provenance.h"
+#include "show_records.h"
+#include "terminal.h"
 
 #include "base.h"
 
@@ -15,6 +16,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <twin/trace.h>
+
+struct tw_show_args {
+    const char *home, *record, *ledger;
+    uint64_t step; /* TW_NOT_GIVEN: all */
+    bool verify, processes, files, notes, provenance, json;
+};
 
 #define FIELD(f) offsetof(struct tw_show_args, f)
 
@@ -211,6 +218,42 @@ static json_t *json_run(const struct twin_run *r, struct opened *traces, const s
     return j;
 }
 
+/* j NULL: as text to stdout. */
+static void show_comparisons(const char *home, const char *url, const char *id, json_t *j)
+{
+    struct twin_ledger *l = tw_ledger_open(home, url, NULL, NULL);
+    if (l)
+        tw_ledger_show_comparisons(l, id, stdout, j, &tw_terminal);
+    twin_ledger_close(l);
+}
+
+/*
+ * A run whose folder was removed. -1: the ledger knows no such run, or several; nothing was
+ * printed.
+ */
+static int show_gone(const char *home, const char *url, const char *spec, bool as_json)
+{
+    struct twin_ledger *l = tw_ledger_open(home, url, NULL, NULL);
+    char *owner = tw_ledger_home(home, url);
+    json_t *json = NULL;
+    int rc = TWIN_ENOENT;
+    if (l && owner)
+        rc = tw_ledger_show_gone(l, owner, spec, stdout, as_json ? &json : NULL, &tw_terminal);
+    if (json)
+        tw_json_print(json);
+    tw_free(owner);
+    twin_ledger_close(l);
+    return rc == 0 ? 0 : -1;
+}
+
+static int show_provenance(const struct twin_run *r, bool as_json)
+{
+    json_t *json = NULL;
+    if (tw_show_provenance(r, stdout, as_json ? &json : NULL, &tw_terminal) != 0)
+        return TW_EXIT_TROUBLE;
+    return as_json ? tw_json_print(json) : 0;
+}
+
 static int show(const struct twin_run *r, const char *home, const struct tw_show_args *a)
 {
     struct opened *traces = tw_calloc(r->trace_count + 1, sizeof *traces);
@@ -223,14 +266,20 @@ static int show(const struct twin_run *r, const char *home, const struct tw_show
         else if (a->verify && twin_trace_verify(traces[i].trace, &traces[i].fault) != 0 && rc == 0)
             rc = 1;
     }
+    const struct tw_records_asked asked = {
+        .pattern = a->record,
+        .one_step = a->step != TW_NOT_GIVEN,
+        .step = (uint32_t)a->step,
+    };
     bool records = a->step != TW_NOT_GIVEN || a->record;
     json_t *j = a->json ? json_run(r, traces, a) : NULL, *rows = a->json && records ? json_array() : NULL;
     if (!a->json && !records)
         text_run(r, traces, a);
     if (!records)
-        tw_show_comparisons(home, a->ledger, r->id, j);
+        show_comparisons(home, a->ledger, r->id, j);
     for (size_t i = 0; records && i < r->trace_count; i++)
-        if (traces[i].trace && tw_show_records(traces[i].trace, r->traces[i], a, rows) != 0)
+        if (traces[i].trace && tw_show_records(traces[i].trace, r->traces[i], &asked, stdout, rows,
+                                               &tw_terminal) != 0)
             rc = TW_EXIT_TROUBLE;
     if (rows)
         json_object_set_new(j, "records", rows);
@@ -257,13 +306,14 @@ static int run(int argc, char **argv)
     char *home = tw_home(a.home);
     struct twin_error err = TWIN_ERROR_INIT;
     char *dir = NULL;
-    if (home && twin_run_resolve(home, rest.items[0], &dir, &err) == TWIN_ENOENT && tw_show_gone(home, a.ledger, rest.items[0], a.json) == 0) {
+    bool gone = home && twin_run_resolve(home, rest.items[0], &dir, &err) == TWIN_ENOENT;
+    if (gone && show_gone(home, a.ledger, rest.items[0], a.json) == 0) {
         tw_free(home);
         return 0;
     }
     tw_free(dir);
     struct twin_run *r = home ? tw_run_open(home, rest.items[0]) : NULL;
-    rc = !r ? TW_EXIT_TROUBLE : a.provenance ? tw_show_provenance(r, a.json) : show(r, home, &a);
+    rc = !r ? TW_EXIT_TROUBLE : a.provenance ? show_provenance(r, a.json) : show(r, home, &a);
     twin_run_free(r);
     tw_free(home);
     return rc;

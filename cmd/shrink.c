@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun shrink: the smallest command that still shows the divergence. */
-#include "shrink.h"
+#include "shrink_report.h"
+#include "shrink_runs.h"
 
 #include "interrupt.h"
+#include "json.h"
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
@@ -261,6 +263,52 @@ static int confirm(struct tw_shrink *c, struct chain *k)
 
 /* ---- the order of events */
 
+/* The smallest command that still diverges, as one could type it. malloc'ed; NULL: no memory. */
+static char *check_command(const struct tw_shrink *c)
+{
+    char *job = tw_shrink_shell(c, &c->now), *out = NULL;
+    if (job && c->now.steps)
+        out = tw_printf("twinrun check --steps %llu -- %s", (unsigned long long)c->now.steps, job);
+    else if (job)
+        out = tw_printf("twinrun check -- %s", job);
+    tw_free(job);
+    return out;
+}
+
+/*
+ * The object that --json prints when there is no result: outcome "error" and what was said. Returns
+ * code.
+ */
+static int json_error(int code)
+{
+    json_t *j = json_pack("{s:s, s:s, s:o, s:n, s:i}", "schema", "twinrun.shrink/1", "outcome",
+                          "error",
+                          "message", tw_json_text(tw_said()), "command", "runs_used", 0);
+    return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
+}
+
+/* Prints; returns the exit code. */
+static int report(struct tw_shrink *c, enum tw_shrink_outcome outcome)
+{
+    static const int code[] = {
+        [TW_SHRUNK] = TW_EXIT_DIFFER,
+        [TW_NOT_SHRUNK] = TW_EXIT_DIFFER,
+        [TW_NO_DIVERGENCE] = TW_EXIT_SAME,
+        [TW_SHRINK_INCONCLUSIVE] = TW_EXIT_INCONCLUSIVE,
+    };
+    int rc = 0;
+    char *command = c->baseline.parted ? check_command(c) : NULL;
+    c->reported = true;
+    if (c->args.json)
+        rc = tw_json_print(tw_shrink_json(c, outcome, command));
+    else
+        tw_shrink_text(stdout, c, outcome, command);
+    tw_free(command);
+    if (rc != 0)
+        return TW_EXIT_TROUBLE;
+    return c->interrupted ? TW_EXIT_INTERRUPTED : code[outcome];
+}
+
 /* -1 when the job parts, else the exit code. */
 static int baseline(struct tw_shrink *c)
 {
@@ -275,7 +323,14 @@ static int baseline(struct tw_shrink *c)
         tw_shrink_name_operation(c, &c->whole, &c->baseline);
         return -1;
     }
-    return tw_shrink_report(c, !going(c) || c->baseline.unseen ? TW_SHRINK_INCONCLUSIVE : TW_NO_DIVERGENCE);
+    return report(c, !going(c) || c->baseline.unseen ? TW_SHRINK_INCONCLUSIVE : TW_NO_DIVERGENCE);
+}
+
+static enum tw_shrink_outcome outcome_of(const struct tw_shrink *c, const struct chain *k)
+{
+    if (k->count)
+        return TW_SHRUNK;
+    return going(c) ? TW_NOT_SHRUNK : TW_SHRINK_INCONCLUSIVE;
 }
 
 static int shrink(struct tw_shrink *c)
@@ -293,7 +348,7 @@ static int shrink(struct tw_shrink *c)
         if (rc == 0)
             rc = confirm(c, k);
         if (rc == 0)
-            rc = tw_shrink_report(c, k->count ? TW_SHRUNK : going(c) ? TW_NOT_SHRUNK : TW_SHRINK_INCONCLUSIVE);
+            rc = report(c, outcome_of(c, k));
     }
     for (size_t i = 0; i < k->count; i++)
         tw_shrink_evidence_free(&k->seen[i]);
@@ -351,7 +406,7 @@ static int run(int argc, char **argv)
         if (rc < 0)
             rc = shrink(&c);
         if (c.args.json && !c.reported)
-            rc = tw_shrink_json_error(rc);
+            rc = json_error(rc);
     }
     fini(&c);
     return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The numbers that shrink may make smaller, where they stand, and the command with other ones in their places. */
-#include "shrink.h"
+#include "shrink_runs.h"
 
 #include "say.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does the divergence stay in a setting? Runs of it, each compared with the first, until the rule gives an answer. */
-#include "shrink.h"
+#include "shrink_report.h"
+#include "shrink_runs.h"
 
 #include "interrupt.h"
 #include "runs.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun significant: is the difference between two sets of runs real? */
-#include "significant.h"
+#include "significant_report.h"
+#include "significant_sets.h"
 
+#include "json.h"
 #include "options.h"
 #include "runs.h"
 #include "say.h"
@@ -163,6 +165,19 @@ int tw_significant_exit(const struct tw_significant *s)
     return TW_EXIT_INCONCLUSIVE;
 }
 
+int tw_significant_print(struct tw_significant *s)
+{
+    int rc = tw_significant_configure(s);
+    if (rc == 0 && tw_significant_text(stdout, s) != 0)
+        rc = tw_trouble(NULL, "no memory for the answer");
+    return rc;
+}
+
+json_t *tw_significant_object(struct tw_significant *s)
+{
+    return tw_significant_configure(s) == 0 ? tw_significant_json(s) : NULL;
+}
+
 static int significant(const struct significant_args *a, char **operands, struct tw_significant *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -181,7 +196,7 @@ static int significant(const struct significant_args *a, char **operands, struct
         return rc;
     if (twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &s->asked, &s->found) != 0)
         return tw_trouble(&err, "no memory for so many values");
-    rc = a->json ? tw_significant_json(s) : tw_significant_text(s);
+    rc = a->json ? tw_json_print_exact(tw_significant_object(s)) : tw_significant_print(s);
     return rc ? rc : tw_significant_exit(s);
 }
 

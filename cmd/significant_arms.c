@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* significant --a CMD --b CMD: the experiment made ready, as for fp32 against mixed precision. Runs take turns in drawn order; then what the change does to speed, to a
  * metric, and to the bits is answered, each by itself. */
-#include "significant.h"
+#include "significant_report.h"
+#include "significant_sets.h"
 
 #include "interrupt.h"
 #include "json.h"
@@ -9,7 +10,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
-#include "scale.h"
+#include "scale_runs.h"
 #include "terminal.h"
 #include "trial.h"
 
@@ -198,12 +199,12 @@ static int print_text(struct arms *x)
     tw_free(speed);
     tw_free(metric);
     tw_put("\n== speed: what a %s takes\n\n", x->speed.measure.metric == TW_METRIC_STEP ? "step" : "run");
-    int rc = tw_significant_text(&x->speed);
+    int rc = tw_significant_print(&x->speed);
     tw_put("\n== metric: %s\n\n", x->metric.measure.text);
     if (rc == 0 && x->no_metric)
         not_asked(x);
     else if (rc == 0)
-        rc = tw_significant_text(&x->metric);
+        rc = tw_significant_print(&x->metric);
     tw_put("\norder       drawn in each round of one run of A and one of B, seed %llu\n", (unsigned long long)x->a->seed);
     return rc;
 }

@@ -3,7 +3,7 @@
  * A set of runs ought to be of one program. A label may cover others by mistake, and their values are
  * no sample of anything; other arguments (seeds) are usual, and are named.
  */
-#include "significant.h"
+#include "significant_sets.h"
 
 #include "say.h"
 

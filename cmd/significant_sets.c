@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two sets of values: numbers in files, or something measured in each of some runs. */
-#include "significant.h"
+#include "significant_sets.h"
 
+#include "configuration.h"
 #include "options.h"
 #include "runs.h"
 #include "say.h"
-#include "scale.h"
+#include "scale_runs.h"
 
 #include "base.h"
 #include "json_load.h"
@@ -368,4 +369,29 @@ int tw_set_read(const char *operand, const char *home, const struct tw_measure *
     if (rc == 0)
         rc = tw_set_one_program(out, &err);
     return rc ? tw_trouble(&err, "nothing was compared") : 0;
+}
+
+/* ---- the worlds: every figure carries its configuration */
+
+/* Of the set's first run, and the commands where the others have other ones. malloc'ed. */
+static char *configuration(const struct tw_set *set)
+{
+    if (!set->run) /* every figure carries its configuration, or that it has none */
+        return tw_printf("from %s, which does not say how they were measured", set->operand);
+    char *first = tw_configuration(set->run[0]);
+    char *commands = tw_set_commands(set);
+    char *text = first && commands ? tw_printf("%s%s%s", first, *commands ? "; " : "", commands) : NULL;
+    tw_free(first);
+    tw_free(commands);
+    return text;
+}
+
+int tw_significant_configure(struct tw_significant *s)
+{
+    for (int k = 0; k < 2; k++) {
+        s->set[k].configuration = configuration(&s->set[k]);
+        if (!s->set[k].configuration)
+            return tw_trouble(NULL, "no memory for the answer");
+    }
+    return 0;
 }

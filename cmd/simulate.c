@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun simulate: results and time of an all-reduce over ranks that exist only here. */
-#include "simulate.h"
+#include "simulate_report.h"
 
 #include "json.h"
+#include "options.h"
 #include "progress.h"
 #include "say.h"
+#include "terminal.h"
 
 #include "base.h"
 
@@ -12,14 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/random.h>
-
-/* Processor time that elements are sampled for, and what one contribution costs: to draw it, and to add it in a trial. Fixed
- * numbers, so that the sample does not depend on how busy the machine is. */
-#define BUDGET_NS 12e9
-#define DRAW_NS 40.0
-#define ADD_NS 1.0
-enum { LEAST_SAMPLE = 64 };
 
 #define FIELD(f) offsetof(struct tw_simulate_args, f)
 
@@ -61,6 +55,28 @@ static const struct tw_pair examples[] = {
 
 /* ---- options */
 
+/* "20us", "1.5 ms" -> seconds. TWIN_EINVAL. */
+static int parse_time(const char *s, double *seconds)
+{
+    static const struct { const char *unit; double s; } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+    char *end;
+    const double v = strtod(s, &end);
+    if (end == s || !isfinite(v) || v < 0)
+        return TWIN_EINVAL;
+    while (*end == ' ')
+        end++;
+    if (!*end && v == 0) {
+        *seconds = 0;
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].unit) == 0) {
+            *seconds = v * units[i].s;
+            return 0;
+        }
+    return TWIN_EINVAL;
+}
+
 static int choose_network(const struct tw_simulate_args *a, struct tw_simulation *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -70,7 +86,7 @@ static int choose_network(const struct tw_simulate_args *a, struct tw_simulation
         s->net.jitter = TWIN_JITTER_UNIFORM;
     else if (colon && !tw_starts(jitter, "exponential:"))
         colon = jitter; /* no time follows */
-    if (tw_parse_time(colon ? colon + 1 : jitter, &s->net.jitter_s) != 0)
+    if (parse_time(colon ? colon + 1 : jitter, &s->net.jitter_s) != 0)
         return tw_bad_use("simulate", "--jitter: expected a time such as 1us, exponential:1us, uniform:1us or 0, found \"%s\"", jitter);
     if (s->net.jitter_s == 0)
         s->net.jitter = TWIN_JITTER_NONE;
@@ -80,9 +96,9 @@ static int choose_network(const struct tw_simulate_args *a, struct tw_simulation
         if (twin_network_measure(&s->net, &err) != 0)
             return tw_trouble(&err, "simulate");
     }
-    if (a->alpha && tw_parse_time(a->alpha, &s->net.alpha_s) != 0)
+    if (a->alpha && parse_time(a->alpha, &s->net.alpha_s) != 0)
         return tw_bad_use("simulate", "--alpha: expected a time such as 5us, found \"%s\"", a->alpha);
-    if (a->beta && tw_parse_time(a->beta, &s->net.beta_s) != 0)
+    if (a->beta && parse_time(a->beta, &s->net.beta_s) != 0)
         return tw_bad_use("simulate", "--beta: expected a time for each byte such as 0.08ns, found \"%s\"", a->beta);
     return -1;
 }
@@ -123,161 +139,20 @@ static int choose(const struct tw_simulate_args *a, struct tw_simulation *s)
     return rc < 0 ? choose_network(a, s) : rc;
 }
 
-/* ---- numbers */
+/* ---- the command */
 
-struct numbers {
-    const struct tw_simulation *s;
-    uint64_t seed, scale_seed;
-    uint32_t ranks;
-};
-
-static double to_type(enum twin_dtype dtype, double x)
+static int print_answer(const struct tw_simulation *s)
 {
-    return dtype == TWIN_F64 ? x : dtype == TWIN_F32 ? (double)(float)x : twin_round_to(dtype == TWIN_F16 ? TWIN_TO_F16 : TWIN_TO_BF16, x);
-}
-
-/* Contribution of rank r to an element: draw r of the element's own seed. */
-static void fill(const void *user, uint64_t element, double *x)
-{
-    const struct numbers *n = user;
-    const uint64_t seed = twin_seed_index(n->seed, "element", element);
-    if (n->s->values.n) {
-        for (uint32_t r = 0; r < n->ranks; r++)
-            x[r] = n->s->values.x[twin_random_below(seed, r, n->s->values.n)];
-    } else {
-        twin_random_fill_normal(seed, 0, n->ranks, x);
-        if (n->s->wide) {
-            const uint64_t scale = twin_seed_index(n->scale_seed, "element", element);
-            for (uint32_t r = 0; r < n->ranks; r++)
-                x[r] = ldexp(x[r], (int)twin_random_below(scale, r, 41) - 20);
-        }
-    }
-    if (n->s->dtype != TWIN_F64)
-        for (uint32_t r = 0; r < n->ranks; r++)
-            x[r] = to_type(n->s->dtype, x[r]);
-}
-
-static int load(const struct tw_simulate_args *a, struct tw_simulation *s)
-{
-    if (!a->data)
-        return -1;
-    int rc = tw_values_load("simulate", a->data, &a->tensor, &s->values);
-    uint64_t bad = 0;
-    for (uint64_t i = 0; rc < 0 && i < s->values.n; i++)
-        bad += !isfinite(to_type(s->dtype, s->values.x[i]));
-    if (bad) {
-        tw_say("simulate: %llu of the %llu numbers of %s are NaN, infinite, or too large for %s", (unsigned long long)bad, (unsigned long long)s->values.n, a->data, a->type);
-        return TW_EXIT_TROUBLE;
-    }
-    return rc;
-}
-
-/* ---- which elements */
-
-static int by_number(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* NULL in *list: all. */
-static int choose_sample(const struct tw_simulate_args *a, struct tw_simulation *s, uint64_t **list, struct twin_error *err)
-{
-    const double each = (double)a->ranks * (DRAW_NS + ADD_NS * (double)a->trials * (double)s->count);
-    double most = a->sample != TW_NOT_GIVEN ? (double)a->sample : fmax(LEAST_SAMPLE, floor(BUDGET_NS / each / 64) * 64);
-    *list = NULL;
-    s->sampled = most < (double)a->elements ? (uint64_t)most : a->elements;
-    if (s->sampled == a->elements && s->sampled <= 100000000)
-        return 0;
-    if (s->sampled > 100000000)
-        s->sampled = 100000000;
-    struct twin_shuffle order;
-    uint64_t *e = *list = tw_reallocarray(NULL, s->sampled, sizeof *e);
-    if (!e)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu elements", (unsigned long long)s->sampled);
-    twin_shuffle_init(&order, a->elements, twin_seed(a->seed, "simulate/sample"));
-    for (uint64_t i = 0; i < s->sampled; i++)
-        e[i] = twin_shuffle_at(&order, i);
-    qsort(e, s->sampled, sizeof *e, by_number);
+    tw_progress_clear();
+    if (s->args->json)
+        return tw_json_print_exact(tw_simulate_json(s));
+    tw_simulate_text(stdout, s);
     return 0;
-}
-
-/* ---- trials */
-
-static void on_progress(void *user, uint64_t done, uint64_t all)
-{
-    char text[96];
-    snprintf(text, sizeof text, "simulate: %s, %llu of %llu", (const char *)user, (unsigned long long)done, (unsigned long long)all);
-    tw_progress_line(text);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Who stands where, and for arrival, who comes when; and the time of each trial. */
-static int prepare(const struct tw_simulation *s, struct tw_simulated *r, uint32_t *place, struct twin_vector_order *order, struct twin_error *err)
-{
-    const struct tw_simulate_args *a = s->args;
-    const uint32_t ranks = (uint32_t)a->ranks;
-    const uint64_t seed = twin_seed(a->seed, "simulate");
-    uint32_t *arrival = tw_reallocarray(NULL, ranks, 2 * sizeof *arrival), *stands = arrival + ranks;
-    int rc = arrival ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
-    for (uint64_t t = 0; rc == 0 && t < a->trials; t++) {
-        struct twin_shuffle shuffle;
-        uint32_t *p = place + t * ranks;
-        rc = twin_network_time(&s->net, r->algorithm, ranks, (double)a->elements * (double)twin_dtype_size(s->dtype), seed, t, arrival, &r->ring_ranks, &r->seconds[t], err);
-        twin_shuffle_init(&shuffle, ranks, twin_seed_index(seed, "placement/trial", t));
-        for (uint32_t i = 0; i < ranks; i++)
-            stands[i] = s->random_placement ? (uint32_t)twin_shuffle_at(&shuffle, i) : i;
-        for (uint32_t i = 0; rc == 0 && i < ranks; i++)
-            p[i] = stands[r->algorithm == TWIN_ARRIVAL ? arrival[i] : i];
-        order[t] = (struct twin_vector_order){r->algorithm, p};
-    }
-    qsort(r->seconds, a->trials, sizeof *r->seconds, by_value);
-    tw_free(arrival);
-    return rc;
-}
-
-static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const uint64_t *list, struct twin_error *err)
-{
-    const struct tw_simulate_args *a = s->args;
-    const struct numbers numbers = {s, twin_seed(a->seed, "simulate/numbers"), twin_seed(a->seed, "simulate/scales"), (uint32_t)a->ranks};
-    uint32_t *place = tw_reallocarray(NULL, a->trials, a->ranks * sizeof *place);
-    struct twin_vector_order *order = tw_calloc(a->trials, sizeof *order);
-    struct twin_vector_result *result = tw_calloc(a->trials, sizeof *result); /* stays with the answer */
-    r->spread.result = result;
-    r->seconds = tw_calloc(a->trials, sizeof *r->seconds);
-    int rc = place && order && result && r->seconds ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %llu trials of %llu ranks",
-                                                                         (unsigned long long)a->trials, (unsigned long long)a->ranks);
-    if (rc == 0)
-        rc = prepare(s, r, place, order, err);
-    const struct twin_vector_job job = {.dtype = s->dtype, .ranks = (uint32_t)a->ranks, .element = list, .elements = s->sampled, .all = a->elements, .fill = fill,
-        .user = &numbers, .order = order, .orders = a->trials, .threads = a->threads == TW_NOT_GIVEN ? 0 : (unsigned)a->threads, .progress = on_progress,
-        .progress_user = (void *)(uintptr_t)twin_algorithm_name(r->algorithm)};
-    if (rc == 0)
-        rc = twin_vector_spread(&job, result, &r->spread, err);
-    tw_free(place);
-    tw_free(order);
-    return rc;
-}
-
-static int simulate(struct tw_simulation *s)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    uint64_t *list = NULL;
-    int rc = choose_sample(s->args, s, &list, &err);
-    for (size_t i = 0; rc == 0 && i < s->count; i++)
-        rc = simulate_one(s, &s->of[i], list, &err);
-    tw_free(list);
-    return rc == 0 ? tw_simulate_print(s) : tw_trouble(&err, "simulate");
 }
 
 static int run(int argc, char **argv)
 {
-    struct tw_simulate_args a = {.sample = TW_NOT_GIVEN, .threads = TW_NOT_GIVEN};
+    struct tw_simulate_args a = {.sample = TW_SIMULATE_FREE, .threads = TW_SIMULATE_FREE};
     struct tw_operands rest;
     struct tw_simulation s = {.args = &a};
     int rc = tw_options_parse(&tw_command_simulate, argc, argv, &a, &rest);
@@ -286,16 +161,10 @@ static int run(int argc, char **argv)
     tw_progress_setup(a.quiet);
     rc = choose(&a, &s);
     if (rc < 0)
-        rc = load(&a, &s);
-    if (rc < 0)
-        rc = simulate(&s);
+        rc = tw_simulate(&s, &tw_terminal) == 0 ? print_answer(&s) : TW_EXIT_TROUBLE;
     if (rc == TW_EXIT_TROUBLE && a.json && tw_said()[0])
         tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.simulate/1", "outcome", "error", "message", tw_json_text(tw_said())));
-    for (size_t i = 0; i < s.count; i++) {
-        tw_free(s.of[i].seconds);
-        tw_free(s.of[i].spread.result);
-    }
-    tw_values_free(&s.values);
+    tw_simulate_free(&s);
     tw_free(a.algorithm.items);
     tw_free(a.tensor.items);
     return rc;

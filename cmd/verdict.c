@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hands a verdict out in the forms that were asked for: text, JSON, JUnit, GitHub's summary, a page. */
 #include "verdict.h"
 
 #include "json.h"
@@ -6,6 +7,7 @@
 #include "say.h"
 
 #include "base.h"
+#include "verdict_gather.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -67,7 +69,7 @@ static int print_form(make_fn *make, const struct twin_report *r)
     if (make(r, &text, &err) != 0)
         return tw_trouble(&err, "cannot write the verdict down");
     if (r->color)
-        tw_put_coloured(text);
+        tw_put_coloured(stdout, text);
     else
         tw_put_lines(stdout, text);
     tw_free(text);
@@ -154,6 +156,14 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
     int junit = o->junit ? write_junit(o->junit, &r) : 0;
     int html = o->html ? tw_verdict_page(&r, o->compare, o->html) : 0;
     return rc || junit || html ? TW_EXIT_TROUBLE : twin_report_exit_code(v->outcome);
+}
+
+int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare, const char *path)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_verdict_save_page(report, compare, path, &err) != 0)
+        return tw_trouble(&err, "%s: the report is not written as a page", report->verb ? report->verb : "check");
+    return 0;
 }
 
 int tw_verdict_json_error(int code)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes of web/ what src/report/html.c embeds: page_assets.py WEB OUT
+"""Makes of web/ what src/report/page/html.c embeds: page_assets.py WEB OUT
 
 page_style, page_boot: as they stand in every page; page_app: uPlot and our pictures, deflated, in base64; page_still, page_policy: the
 content security policies of pages without and with scripts, which name by SHA-256 what may run. Same input and zlib, same bytes.

@@ -32,6 +32,9 @@ char *tw_buf_steal(struct tw_buf *b); /* NUL-terminated, malloc'ed (tw_free); NU
 void tw_buf_free(struct tw_buf *b);
 
 /* ---- strings (str.c) */
+struct tw_strings { const char **items; size_t count; }; /* items: NULL-terminated; NULL when there are none */
+/* The shortest decimal number that reads back as x: of a double, or of a float where that holds x. */
+char *tw_shortest(double x, char out[40]);
 char *tw_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* malloc'ed; NULL = no memory */
 bool tw_starts(const char *s, const char *prefix);
 bool tw_ends(const char *s, const char *suffix);
@@ -40,6 +43,7 @@ int tw_parse_u64(const char *s, uint64_t max, uint64_t *out); /* whole string, d
 void tw_hex(const void *bytes, size_t n, char *out);          /* out has 2n+1 */
 char *tw_human_bytes(uint64_t n, char out[16]);               /* "1.2 GiB" */
 char *tw_human_count(uint64_t n, char out[32]);               /* "41,220" */
+char *tw_human_time(double s, char out[24]);                  /* "12.3 us": of a second or less */
 char *tw_human_seconds(double s, char out[24]);               /* "12.4 s", "3 min 20 s", "2 h 05 min" */
 
 /* ---- foreign text as it may be shown (printable.c). All malloc'ed; NULL: no memory. */
@@ -99,8 +103,6 @@ char *tw_shell_quote(char *const *argv, size_t count);
 /* argv of `sh -c TEXT`, for a launch: it holds text itself. */
 void tw_shell_argv(const char *text, char *argv[4]);
 
-/* A list of texts as options give it. items: NULL-terminated; NULL when there are none. */
-struct tw_strings { const char **items; size_t count; };
 
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);

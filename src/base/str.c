@@ -2,6 +2,7 @@
 #include "base.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 char *tw_printf(const char *format, ...)
@@ -144,5 +145,29 @@ char *tw_human_seconds(double s, char out[24])
         snprintf(out, 24, "%d min %02d s", (int)(s + 0.5) / 60, (int)(s + 0.5) % 60);
     else
         snprintf(out, 24, "%.0f h %02d min", (double)((long long)s / 3600), (int)((long long)s % 3600 / 60));
+    return out;
+}
+
+char *tw_shortest(double x, char out[40])
+{
+    const bool single = (double)(float)x == x;
+    for (int digits = single ? 6 : 15; digits <= 17; digits++) {
+        snprintf(out, 40, "%.*g", digits, x);
+        if (single ? strtof(out, NULL) == (float)x : strtod(out, NULL) == x)
+            break;
+    }
+    return out;
+}
+
+char *tw_human_time(double s, char out[24])
+{
+    if (s < 1e-6)
+        snprintf(out, 24, "%.3g ns", s * 1e9);
+    else if (s < 1e-3)
+        snprintf(out, 24, "%.3g us", s * 1e6);
+    else if (s < 1)
+        snprintf(out, 24, "%.3g ms", s * 1e3);
+    else
+        snprintf(out, 24, "%.4g s", s);
     return out;
 }

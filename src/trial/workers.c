@@ -114,8 +114,7 @@ int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
     *one = (struct tw_worker){.fd = -1, .trial = *trial};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return twin_error_system(err, "cannot make a connection to a process that makes a run");
-    fflush(stdout);
-    fflush(stderr);
+    fflush(NULL); /* a child would write again what waits here */
     one->pid = fork();
     if (one->pid == 0)
         work(w, o, &one->trial, ends[1], parent);

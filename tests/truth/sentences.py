@@ -29,11 +29,11 @@ SOURCES = {
         "tw_texts_add",
         *PRINTS,
     ),
-    "src/report/text.c": PRINTS,
-    "src/report/range.c": PRINTS,
-    "src/report/wording.c": PRINTS,
-    "src/report/next.c": EVERY,
-    "src/report/isolate_words.c": EVERY,
+    "src/report/verdict/text.c": PRINTS,
+    "src/report/verdict/range.c": PRINTS,
+    "src/report/verdict/wording.c": PRINTS,
+    "src/report/verdict/next.c": EVERY,
+    "src/report/isolation/isolate_words.c": EVERY,
     "src/isolate/search_plan.c": EVERY,
     "src/isolate/confirm.c": EVERY,
     "src/isolate/effects.c": EVERY,
@@ -43,6 +43,7 @@ SOURCES = {
     "cmd/zoom*.c": EVERY,
     "cmd/isolate*.c": EVERY,
     "cmd/significant*.c": EVERY,
+    "src/report/study/significant_report.c": EVERY,
 }
 # Complaints, progress, names of fields: they stand beside a verdict, not in it.
 NOT_A_VERDICT = (

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What surrounded a run, to be read in five seconds (show --provenance), and what differs between the worlds of two (diff --env). */
+#include "show_provenance.h"
+
+#include "base.h"
+#include "json_text.h"
+#include "put.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 13, DIGITS = 12 };
+
+/* ---- lines */
+
+static void row(FILE *out, const char *name, const char *format,
+                ...) __attribute__((format(printf, 3, 4)));
+
+static void row(FILE *out, const char *name, const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&b, format, ap);
+    va_end(ap);
+    char *safe = b.data ? tw_printable(b.data, strlen(b.data)) : NULL;
+    tw_put_to(out, "%-*s%s\n", WIDTH, name, safe ? safe : "");
+    tw_free(safe);
+    tw_buf_free(&b);
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+static json_int_t number_of(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+
+static void code(FILE *out, const json_t *p)
+{
+    const json_t *o = json_object_get(p, "code"), *entry = json_object_get(json_object_get(p, "programs"), "entry"), *diff = json_object_get(o, "diff");
+    struct tw_buf b = {0};
+    const char *commit = text_of(o, "commit"), *branch = text_of(o, "branch");
+    size_t untracked = json_array_size(json_object_get(o, "untracked")), modules = json_array_size(json_object_get(o, "submodules"));
+    if (*commit)
+        tw_buf_printf(&b, "commit %.*s%s%s", DIGITS, commit, *branch ? " on " : "", branch);
+    else
+        tw_buf_printf(&b, "%s", *text_of(o, "top") ? "no commit yet" : *text_of(o, "why") ? text_of(o, "why") : "not known");
+    if (json_is_true(json_object_get(o, "dirty")))
+        tw_buf_printf(&b, ", %lld file%s changed%s%s", (long long)number_of(o, "changed_count"), number_of(o, "changed_count") == 1 ? "" : "s",
+                      *text_of(diff, "file") ? ", kept in " : "", text_of(diff, "file"));
+    else if (json_is_false(json_object_get(o, "dirty")))
+        tw_buf_puts(&b, ", clean");
+    if (untracked)
+        tw_buf_printf(&b, ", %s%zu untracked", json_is_true(json_object_get(o, "untracked_all_listed")) ? "" : "more than ", untracked);
+    if (modules)
+        tw_buf_printf(&b, ", %zu submodule%s", modules, modules == 1 ? "" : "s");
+    row(out, "code", "%s", b.data ? b.data : "");
+    tw_buf_free(&b);
+    if (*text_of(entry, "sha256"))
+        row(out, "", "begins with %s, sha256 %.*s", text_of(entry, "path"), DIGITS,
+            text_of(entry, "sha256"));
+    else if (*text_of(entry, "name"))
+        row(out, "", "begins with the module %s", text_of(entry, "name"));
+}
+
+static void configuration(FILE *out, const json_t *p)
+{
+    const json_t *o = json_object_get(p, "config");
+    json_t *item;
+    size_t i;
+    row(out, "command", "canonical sha256 %.*s", DIGITS, text_of(json_object_get(o, "argv_digest"),
+                                                                 "canonical"));
+    json_array_foreach(json_object_get(o, "files"), i, item)
+        row(out, i ? "" : "config", "%s  %s %.*s%s%s", text_of(item, "path"),
+            *text_of(item, "canonical") ? "canonical" : "bytes", DIGITS,
+            *text_of(item, "canonical") ? text_of(item, "canonical") : text_of(item, "raw"),
+            *text_of(item, "why") ? "; " : "", text_of(item, "why"));
+    o = json_object_get(p, "data");
+    bool any = false;
+    json_array_foreach(json_object_get(o, "verified"), i, item) {
+        row(out, any ? "" : "data", "%s  verified, root %.*s", text_of(item, "folder"), DIGITS,
+            text_of(item, "root"));
+        any = true;
+    }
+    json_array_foreach(json_object_get(o, "named"), i, item) {
+        const json_t *id = json_object_get(item, "identity");
+        if (id || strcmp(text_of(item, "kind"), "folder") == 0 || strcmp(text_of(item, "kind"), "address") == 0) {
+            row(out, any ? "" : "data", "%s  %s%s%s", text_of(item, "path"),
+                id ? text_of(id, "kind") : text_of(item, "kind"),
+                *text_of(id, "revision") ? " " : "", text_of(id, "revision"));
+            any = true;
+        }
+    }
+}
+
+static void pairs(FILE *out, const char *name, const json_t *o, const char *const *keys)
+{
+    struct tw_buf b = {0};
+    for (; *keys; keys++)
+        if (*text_of(o, *keys))
+            tw_buf_printf(&b, "%s%s %s", b.len ? ", " : "", *keys, text_of(o, *keys));
+    if (b.len)
+        row(out, name, "%s", b.data);
+    tw_buf_free(&b);
+}
+
+static void libraries(FILE *out, const json_t *p)
+{
+    static const char *const versions[] = {"torch", "cudnn", "nccl", "mpi", "numpy", "python", NULL};
+    const json_t *files = json_object_get(json_object_get(p, "libraries"), "files");
+    json_t *item;
+    size_t i, hashed = 0, n = json_array_size(files);
+    const json_t *first = json_array_get(json_object_get(p, "ranks"), 0);
+    const json_t *known = json_object_get(first, "versions");
+    pairs(out, "libraries", known, versions);
+    json_array_foreach((json_t *)files, i, item)
+        hashed += *text_of(item, "sha256") != '\0';
+    if (n)
+        row(out, *text_of(known, "python") ? "" : "libraries", "%zu files mapped, %s", n,
+            hashed == n ? "all with their sha256" : "not all hashed");
+    else
+        row(out, "libraries", "not known: no process of the job recorded anything");
+}
+
+static void seeds(FILE *out, const json_t *rank)
+{
+    static const char *const settings[] = {"deterministic_algorithms", "threads", "cudnn.benchmark", "matmul.allow_tf32", "hash", NULL};
+    static const char *const names[] = {"torch", "numpy", "random"};
+    const json_t *g = json_object_get(rank, "generators");
+    struct tw_buf b = {0};
+    for (size_t i = 0; i < 3; i++) {
+        char first[32], last[32];
+        snprintf(first, sizeof first, "%s.first", names[i]);
+        snprintf(last, sizeof last, "%s.last", names[i]);
+        if (*text_of(g, first))
+            tw_buf_printf(&b, "%s%s %s", b.len ? ", " : "", names[i], strcmp(text_of(g, first), text_of(g, last)) == 0 ? "not drawn from" : text_of(g, first));
+    }
+    if (b.len)
+        row(out, "generators", "%s (at the first record)", b.data);
+    tw_buf_free(&b);
+    pairs(out, "settings", json_object_get(rank, "settings"), settings);
+}
+
+static void machine(FILE *out, const json_t *p)
+{
+    const json_t *e = json_object_get(p, "environment"), *cpu = json_object_get(e, "cpu"), *a = json_object_get(p, "accelerators"), *gpu = json_array_get(json_object_get(a, "gpus"), 0),
+                 *packages = json_object_get(p, "packages"), *container = json_object_get(e, "container");
+    row(out, "processor", "%s, %lld online, family %s model %s stepping %s, microcode %s",
+        text_of(cpu, "name"), (long long)number_of(cpu, "online"), text_of(cpu, "family"),
+        text_of(cpu, "model"), text_of(cpu, "stepping"), *text_of(cpu, "microcode")
+        ? text_of(cpu, "microcode") : "not known");
+    if (gpu)
+        row(out, "accelerators", "%zu x %s, driver %s, CUDA up to %s",
+            json_array_size(json_object_get(a, "gpus")), text_of(gpu, "name"), text_of(a, "driver"),
+            text_of(a, "cuda_driver"));
+    else
+        row(out, "accelerators", "none: %s", text_of(a, "why"));
+    row(out, "system", "%s, kernel %s, glibc %s%s%s",
+        text_of(json_object_get(e, "system"), "pretty_name"),
+        text_of(json_object_get(e, "kernel"), "release"), text_of(e, "libc"),
+        *text_of(container, "kind") ? ", in a container: " : "", text_of(container, "kind"));
+    row(out, "packages", "%zu of the system, %zu of Python%s",
+        json_object_size(json_object_get(packages, "dpkg")),
+        json_object_size(json_object_get(packages, "python")),
+        json_object_size(json_object_get(packages, "conda")) ? ", conda" : "");
+}
+
+static void launch(FILE *out, const json_t *p)
+{
+    const json_t *o = json_object_get(p, "launch"), *scheduler = json_object_get(o, "scheduler");
+    json_t *item, *hosts = json_object(), *v;
+    const char *name;
+    size_t i, redacted = 0;
+    json_array_foreach(json_object_get(p, "ranks"), i, item)
+        if (*text_of(item, "host"))
+            json_object_set_new(hosts, text_of(item, "host"), json_true());
+    json_object_foreach(json_object_get(o, "variables"), name, v)
+        redacted += json_is_string(v) && strncmp(json_string_value(v), "[redacted", 9) == 0;
+    row(out, "launch", "%zu process%s recorded, %lld rank%s, %zu host%s%s%s%s%s",
+        json_array_size(json_object_get(p, "ranks")),
+        json_array_size(json_object_get(p, "ranks")) == 1 ? "" : "es",
+        (long long)number_of(o, "world"), number_of(o, "world") == 1 ? "" : "s",
+        json_object_size(hosts), json_object_size(hosts) == 1 ? "" : "s",
+        *text_of(scheduler, "kind") ? ", " : "", text_of(scheduler, "kind"),
+        *text_of(scheduler, "job") ? " job " : "", text_of(scheduler, "job"));
+    row(out, "variables", "%zu, the values of %zu redacted",
+        json_object_size(json_object_get(o, "variables")), redacted);
+    json_decref(hosts);
+}
+
+/* ---- differences */
+
+static void text_difference(FILE *out, const struct twin_world_difference *d)
+{
+    char *what = d->what;
+    tw_put_to(out, "  %-13s %s\n", d->group, what);
+    tw_put_to(out, "  %-13s   %s  ->  %s\n", "", d->a ? d->a : "(not there)",
+              d->b ? d->b : "(not there)");
+}
+
+static json_t *json_differences(const struct twin_world_differences *d)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < d->count; i++) {
+        const struct twin_world_difference *x = &d->item[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o, s:I}", "power", twin_power_name(x->power), "group", x->group, "what", tw_json_text(x->what), "a",
+                                              tw_json_text(x->a), "b", tw_json_text(x->b), "count", (json_int_t)x->count));
+    }
+    return list;
+}
+
+static void parity(FILE *out, const json_t *p, const struct twin_world_differences *d)
+{
+    size_t n = json_array_size(json_object_get(p, "ranks")), told = 0;
+    if (n < 2)
+        return;
+    for (size_t i = 0; i < d->count; i++)
+        if (d->item[i].power != TWIN_POWER_NOISE)
+            row(out, told++ ? "" : "parity", "%s: %s, the others: %s", d->item[i].what,
+                d->item[i].b ? d->item[i].b : "(not there)", d->item[i].a ? d->item[i].a
+                : "(not there)");
+    if (!told)
+        row(out, "parity", "%zu processes: the same libraries, versions, settings and variables",
+            n);
+}
+
+static void show_world(FILE *out, const char *run, const json_t *p,
+                       const struct twin_world_differences *d)
+{
+    json_t *item;
+    size_t i;
+    row(out, "run", "%s", run);
+    code(out, p);
+    configuration(out, p);
+    libraries(out, p);
+    seeds(out, json_array_get(json_object_get(p, "ranks"), 0));
+    launch(out, p);
+    parity(out, p, d);
+    machine(out, p);
+    json_array_foreach(json_object_get(p, "notes"), i, item)
+        row(out, "note", "%s", json_string_value(item) ? json_string_value(item) : "");
+    if (!json_is_true(json_object_get(p, "complete")))
+        row(out, "note", "written while the job ran; its end was not seen");
+}
+
+int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
+                       const struct tw_front *front)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_world_differences d = {0};
+    json_t *p = NULL;
+    int rc = twin_provenance_load(r->dir, &p, &err);
+    if (rc != 0) {
+        tw_front_trouble(front, &err, "show: no provenance of %s", tw_base_name(r->dir));
+        return rc;
+    }
+    rc = twin_provenance_parity(p, &d, &err);
+    if (rc != 0)
+        tw_front_trouble(front, &err, "show: cannot compare the ranks");
+    else if (json)
+        *json = json_pack("{s:s, s:o, s:O, s:o}", "schema", "twinrun.show-provenance/1", "dir",
+                          tw_json_text(r->dir), "provenance", p, "parity", json_differences(&d));
+    else
+        show_world(out, tw_base_name(r->dir), p, &d);
+    twin_world_differences_free(&d);
+    json_decref(p);
+    return rc;
+}
+
+static void show_differences(FILE *out, const struct twin_world_differences *d, size_t real)
+{
+    static const char *const headings[] = {"decides about numbers", "may change them",
+                                           "seldom changes them",
+                                           "names and places"};
+    if (real == 0)
+        tw_put_to(out, "SAME    the worlds are equal%s\n", d->count ? ", but for:" : "");
+    else
+        tw_put_to(out, "DIFFER  in %zu thing%s\n", real, real == 1 ? "" : "s");
+    for (size_t i = 0; i < d->count; i++) {
+        if (i == 0 || d->item[i].power != d->item[i - 1].power)
+            tw_put_to(out, "\n%s\n", headings[d->item[i].power]);
+        text_difference(out, &d->item[i]);
+    }
+}
+
+int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE *out,
+                        json_t **json,
+                        bool *differ, const struct tw_front *front)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_world_differences d = {0};
+    json_t *x = NULL, *y = NULL;
+    size_t real = 0;
+    int rc = twin_provenance_load(a->dir, &x, &err);
+    if (rc == 0)
+        rc = twin_provenance_load(b->dir, &y, &err);
+    if (rc != 0)
+        tw_front_trouble(front, &err, "diff: no provenance of %s",
+                         tw_base_name(x ? b->dir : a->dir));
+    else if ((rc = twin_provenance_diff(x, y, &d, &err)) != 0)
+        tw_front_trouble(front, &err, "diff: cannot compare the worlds");
+    for (size_t i = 0; i < d.count; i++)
+        real += d.item[i].power != TWIN_POWER_NOISE;
+    *differ = real > 0;
+    if (rc == 0 && json)
+        *json = json_pack("{s:s, s:s, s:o}", "schema", "twinrun.diff-env/1", "outcome",
+                          real ? "differ" : "same",
+                          "differences", json_differences(&d));
+    else if (rc == 0)
+        show_differences(out, &d, real);
+    twin_world_differences_free(&d);
+    json_decref(x);
+    json_decref(y);
+    return rc;
+}

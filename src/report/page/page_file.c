@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a finished page to the file that the user named. */
+#include "page_file.h"
+
+#include "base.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* The folder that a path lies in. malloc'ed; NULL: no memory. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return tw_strdup(".");
+    if (slash == path)
+        return tw_strdup("/");
+    return tw_strndup(path, (size_t)(slash - path));
+}
+
+int tw_page_may_save(const char *path, struct twin_error *err)
+{
+    int rc = 0;
+    if (!path)
+        return 0;
+    char *dir = folder_of(path);
+    if (!dir)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    if (access(dir, W_OK) != 0)
+        rc = twin_error_system(err, "cannot write into %s", dir);
+    tw_free(dir);
+    return rc;
+}
+
+int tw_page_save(struct twin_page *p, const char *path, struct twin_error *err)
+{
+    char *html = NULL;
+    size_t bytes = 0;
+    if (!p)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    int rc = twin_page_finish(p, &html, &bytes, err);
+    twin_page_close(p);
+    if (rc == 0)
+        rc = tw_write_file_atomic(path, html, bytes, err);
+    tw_free(html);
+    return rc;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What to try next, as commands. */
+#include "wording.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A run as the commands accept it: the first 8 digits of its id. */
+static const char *run_name(const struct twin_report *r, size_t index, char out[16])
+{
+    snprintf(out, 16, "%.8s", index < r->run_count && r->runs[index]->id ? r->runs[index]->id : "last");
+    return out;
+}
+
+size_t twin_report_other(const struct twin_verdict *v)
+{
+    if (v->against)
+        return 0;
+    for (size_t r = 1; r < v->runs; r++) {
+        bool with_reference = false;
+        for (size_t i = 0; i < v->class_count; i++) {
+            bool has_0 = false, has_r = false;
+            for (size_t k = 0; k < v->classes[i].members; k++) {
+                has_0 |= v->classes[i].runs[k] == 0;
+                has_r |= v->classes[i].runs[k] == r;
+            }
+            with_reference |= has_0 && has_r;
+        }
+        if (!with_reference)
+            return r;
+    }
+    return 1;
+}
+
+static const char *or_nothing(const char *s)
+{
+    return s ? s : "";
+}
+
+/* Begins a suggestion: the variables that were set in front of the command, and the verb. */
+static struct tw_buf *add_behind(const char *variables, struct tw_next *n, size_t *count, const char *verb,
+                                 const char *why)
+{
+    struct tw_buf *b = &n[*count].command;
+    n[(*count)++] = (struct tw_next){.why = why};
+    tw_say_safe(b, or_nothing(variables), 0);
+    tw_buf_printf(b, "twinrun %s", verb);
+    return b;
+}
+
+static struct tw_buf *add(struct tw_next *n, size_t *count, const struct twin_report *r, const char *verb,
+                          const char *why)
+{
+    return add_behind(r->again.env, n, count, verb, why);
+}
+
+static void add_options(struct tw_buf *b, const char *options)
+{
+    tw_say_safe(b, or_nothing(options), 0);
+}
+
+/* A command that was cut short could not be pasted: it is said whole, however long. */
+static void add_job(struct tw_buf *b, const struct twin_report *r)
+{
+    tw_buf_puts(b, r->again.job ? " " : " -- ");
+    tw_say_safe(b, r->again.job ? r->again.job : r->command, 0);
+}
+
+static bool has_job(const struct twin_report *r)
+{
+    return r->command || (r->again.job && r->again.job[0]);
+}
+
+static void show(const struct twin_report *r, struct tw_next *n, size_t *count, size_t run, const char *why)
+{
+    char name[16];
+    struct tw_buf *b = add_behind(r->again.home, n, count, "show", why);
+    tw_buf_printf(b, " %s", run_name(r, run, name));
+    add_options(b, r->again.show);
+    if (r->verdict->first && tw_is_record(r->verdict->first))
+        tw_buf_printf(b, " --step %u", r->verdict->first->step_b);
+}
+
+/* Runs that are still in their place are run again as they were; scratch copies are used up. */
+static void zoom(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    uint32_t step = r->verdict->first->step_a;
+    char a[16], b[16];
+    struct tw_buf *command = add(n, count, r, "zoom", "name the operation");
+    if (r->again.scratch)
+        tw_buf_printf(command, " --window %u:%u", step ? step - 1 : 0, step);
+    else
+        tw_buf_printf(command, " %s %s", run_name(r, 0, a), run_name(r, twin_report_other(r->verdict), b));
+    add_options(command, r->again.zoom);
+    if (r->again.scratch)
+        add_job(command, r);
+}
+
+static void about_a_record(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    const struct twin_verdict *v = r->verdict;
+    show(r, n, count, twin_report_other(v), "every record of that step");
+    /* Two arms have no one command that a zoom of a window could run. */
+    bool zooms = r->can_zoom && r->run_count > 1 && !(r->again.scratch && !r->command);
+    if (zooms) {
+        zoom(r, n, count);
+    } else if (has_job(r) && v->runs < 10 && !r->can_isolate && !r->repeats && !r->shares_files &&
+               !v->against) {
+        struct tw_buf *b = add(n, count, r, "check --all --runs 10", "how often?");
+        add_options(b, r->again.check);
+        add_job(b, r);
+    }
+}
+
+/* ---- a job of which too little was seen */
+
+enum programs { NOTHING_KNOWN, PYTHON, NATIVE };
+
+static const char *program_of(const struct twin_run_process *p, char out[64])
+{
+    const char *argv = p->argv ? p->argv : "";
+    size_t n = strcspn(argv, " ");
+    size_t start = n;
+    while (start > 0 && argv[start - 1] != '/')
+        start--;
+    snprintf(out, 64, "%.*s", (int)(n - start), argv + start);
+    return out;
+}
+
+/* One that was found in PATH is most likely the system's (seq, awk), which nobody is to change. */
+static bool is_the_users(const struct twin_run_process *p)
+{
+    const char *argv = p->argv ? p->argv : "";
+    bool path = memchr(argv, '/', strcspn(argv, " ")) != NULL;
+    return path && strncmp(argv, "/usr/", 5) != 0 && strncmp(argv, "/bin/", 5) != 0;
+}
+
+/* Programs that only start others. */
+static bool is_launcher(const char *program)
+{
+    static const char *const names[] = {"sh",      "bash", "dash",    "zsh",    "env",  "timeout", "nice",
+                                        "taskset", "time", "mpiexec", "mpirun", "srun", "xargs",   NULL};
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(names[i], program) == 0)
+            return true;
+    return false;
+}
+
+/* In what the job computes, as far as its processes tell. */
+static enum programs programs_of(const struct twin_run *run)
+{
+    enum programs found = NOTHING_KNOWN;
+    char name[64];
+    for (size_t i = 0; i < run->process_count; i++) {
+        const char *program = program_of(&run->processes[i], name);
+        if (strncmp(program, "python", strlen("python")) == 0)
+            return PYTHON;
+        if (run->processes[i].armed && is_the_users(&run->processes[i]) && !is_launcher(program))
+            found = NATIVE;
+    }
+    return found;
+}
+
+/* Is what was unseen what no hook saw, so that the job itself can show it? */
+static bool lacks_records(const struct twin_verdict *v)
+{
+    static const char *const beginnings[] = {"everything", "batches or inputs", "weights, gradients", NULL};
+    for (size_t i = 0; i < v->unseen_count; i++)
+        for (size_t k = 0; beginnings[k]; k++)
+            if (strncmp(v->unseen[i], beginnings[k], strlen(beginnings[k])) == 0)
+                return true;
+    return false;
+}
+
+/* Who records already is told what is missing, and not what he does. */
+static void show_from_python(const struct twin_verdict *v, struct tw_next *next)
+{
+    bool only_inputs = v->records_compared > 0;
+    for (size_t i = 0; i < v->unseen_count; i++)
+        only_inputs &= strncmp(v->unseen[i], "batches or inputs", strlen("batches or inputs")) == 0;
+    if (only_inputs) {
+        tw_buf_puts(&next->command, "twinrun.record(\"batch:x\", array)");
+        next->why = "in the job, in each step, so that what it is fed is seen";
+        return;
+    }
+    tw_buf_puts(&next->command, "import twinrun; twinrun.record(\"weights\", array); twinrun.step()");
+}
+
+static bool replays_a_graph(const struct twin_verdict *v)
+{
+    for (size_t i = 0; i < v->unseen_count; i++)
+        if (strstr(v->unseen[i], " captured a CUDA graph"))
+            return true;
+    return false;
+}
+
+static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    if (replays_a_graph(r->verdict)) { /* twinrun cannot take it out, and doctor finds nothing wrong with it */
+        struct tw_next *next = &n[(*count)++];
+        *next = (struct tw_next){.why = "what a replay computes is not seen"};
+        tw_buf_puts(&next->command, "check the job without its CUDA graph");
+        return;
+    }
+    if (r->run_count == 0 || r->runs[0]->torch) {
+        add_behind(NULL, n, count, "doctor", "what can be seen here, and why not more");
+        return;
+    }
+    if (!lacks_records(r->verdict))
+        return;
+    struct tw_next *next = &n[(*count)++];
+    *next = (struct tw_next){.why = "to see what the job computes"};
+    switch (programs_of(r->runs[0])) {
+    case PYTHON: show_from_python(r->verdict, next); break;
+    case NATIVE: tw_buf_puts(&next->command, "twin_record(...) and twin_step() of <twin/twin.h>"); break;
+    case NOTHING_KNOWN:
+        tw_buf_puts(&next->command, "twinrun.record (Python) or twin_record of <twin/twin.h> (C)");
+        next->why = "in the programs that it starts";
+        break;
+    }
+}
+
+static void save_baseline(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    struct tw_buf *b = add(n, count, r, "check --save-baseline ", "if the change is meant");
+    tw_say_safe(b, r->verdict->against->path, 0);
+    add_options(b, r->again.check);
+    add_job(b, r);
+}
+
+size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
+{
+    const struct twin_verdict *v = r->verdict;
+    bool differs = v->outcome == TWIN_DIFFER;
+    size_t count = 0;
+    if (differs && v->first && tw_is_record(v->first))
+        about_a_record(r, n, &count);
+    else if (differs || v->outcome == TWIN_FAILED)
+        show(r, n, &count, v->outcome == TWIN_FAILED ? 0 : twin_report_other(v),
+             "how it ended, what it printed, its processes");
+    else if (v->outcome == TWIN_INCONCLUSIVE && (v->runs > 1 || v->against))
+        show_more(r, n, &count);
+    if (differs && v->against && v->against->path && has_job(r) && !r->can_isolate)
+        save_baseline(r, n, &count);
+    if (differs && r->shares_files && has_job(r) && !v->against) {
+        struct tw_buf *b = add(n, &count, r, "check --fresh-dir", "do they differ in folders of their own, too?");
+        add_options(b, r->again.check);
+        add_job(b, r);
+    }
+    if (differs && r->can_isolate && has_job(r)) {
+        struct tw_buf *b = add(n, &count, r, "isolate", "why?");
+        add_options(b, r->again.isolate);
+        add_job(b, r);
+    }
+    return count;
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verdict for people: labelled paragraphs, wrapped with a hanging indent, short enough for one screen. */
+#include "wording.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <twin/stats.h>
+
+#define LABEL 8u
+#define NOTES 5u
+#define BENIGN 3u
+#define UNSEEN 5u
+#define ORIGINS 6u
+#define RANGES 4u
+
+struct page { struct tw_buf out; unsigned width; bool color; };
+
+/* Columns of well-formed UTF-8, one per code point; wide enough for what we print. */
+static size_t columns(const char *s, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)s[i] & 0xC0) != 0x80;
+    return count;
+}
+
+static void paint(struct page *p, const char *code)
+{
+    if (p->color)
+        tw_buf_puts(&p->out, code);
+}
+
+static void pad(struct page *p, size_t n)
+{
+    while (n--)
+        tw_buf_puts(&p->out, " ");
+}
+
+/* A word too long for a line (a path) is not broken: it can be copied as a whole. */
+static void wrapped(struct page *p, const char *text, size_t indent)
+{
+    size_t column = indent;
+    while (*text) {
+        size_t n = strcspn(text, " "), w = columns(text, n);
+        bool first = column == indent;
+        if (!first && column + 1 + w > p->width) {
+            tw_buf_puts(&p->out, "\n");
+            pad(p, indent);
+            column = indent;
+            first = true;
+        }
+        if (!first) {
+            tw_buf_puts(&p->out, " ");
+            column++;
+        }
+        tw_buf_append(&p->out, text, n);
+        column += w;
+        text += n;
+        size_t blanks = strspn(text, " ");
+        if (blanks > 1 && column + blanks < p->width) { /* keep what was set apart on purpose */
+            pad(p, blanks - 1);
+            column += blanks - 1;
+        }
+        text += blanks;
+    }
+    tw_buf_puts(&p->out, "\n");
+}
+
+static void label(struct page *p, const char *name)
+{
+    size_t n = strlen(name);
+    paint(p, "\033[2m");
+    tw_buf_puts(&p->out, name);
+    paint(p, "\033[0m");
+    pad(p, n < LABEL ? LABEL - n : 1);
+}
+
+/* Takes text's contents. Nothing is printed for an empty one. */
+static void paragraph(struct page *p, const char *name, struct tw_buf *text)
+{
+    if (text->failed)
+        p->out.failed = text->failed;
+    if (text->len > 0) {
+        label(p, name);
+        wrapped(p, text->data, LABEL);
+    }
+    tw_buf_free(text);
+}
+
+/* "first" has the finding's role at the right edge. */
+static void place(struct page *p, const struct twin_finding *f, bool ranks)
+{
+    struct tw_buf b = {0};
+    const char *role = !tw_is_record(f) ? "" : f->role == TWIN_ORIGIN ? "ORIGIN" : f->role == TWIN_CARRIER ? "CARRIER" : "";
+    tw_say_place(&b, f, ranks);
+    size_t used = b.failed ? 0 : LABEL + columns(b.data, b.len), need = strlen(role);
+    if (b.failed || !need || used + 2 + need > p->width) {
+        if (need)
+            tw_buf_printf(&b, "  %s", role);
+        paragraph(p, "first", &b);
+        return;
+    }
+    label(p, "first");
+    tw_buf_append(&p->out, b.data, b.len);
+    pad(p, p->width - used - need);
+    paint(p, "\033[1m");
+    tw_buf_puts(&p->out, role);
+    paint(p, "\033[0m");
+    tw_buf_puts(&p->out, "\n");
+    tw_buf_free(&b);
+}
+
+/* A part of the paragraph above: indented, with a name of its own. */
+static void part(struct page *p, const char *name, struct tw_buf *text)
+{
+    if (text->failed)
+        p->out.failed = text->failed;
+    if (text->len > 0) {
+        pad(p, LABEL);
+        paint(p, "\033[2m");
+        tw_buf_printf(&p->out, "%-7s", name);
+        paint(p, "\033[0m");
+        wrapped(p, text->data, LABEL + 7);
+    }
+    tw_buf_free(text);
+}
+
+static void source(struct page *p, const struct twin_finding *f)
+{
+    struct tw_buf b = {0};
+    tw_say_safe(&b, f->op, 80);
+    size_t n = strcspn(f->site, "\n");
+    char first[400];
+    if (n > 0) {
+        snprintf(first, sizeof first, "%.*s", (int)(n < sizeof first - 1 ? n : sizeof first - 1), f->site);
+        tw_buf_puts(&b, b.len ? "   " : "");
+        tw_say_safe(&b, first, 0);
+    }
+    part(p, f->op[0] ? "op" : "at", &b);
+    if (f->site[n] == '\n' && f->site[n + 1]) {
+        const char *next = f->site + n + 1;
+        snprintf(first, sizeof first, "%.*s", (int)(strcspn(next, "\n") < 390 ? strcspn(next, "\n") : 390), next);
+        tw_say_safe(&b, first, 0);
+        part(p, "called", &b);
+    }
+}
+
+/* Where its origin must lie, when that was not seen. */
+static void between(struct page *p, const struct twin_finding *f)
+{
+    struct tw_buf b = {0};
+    tw_say_between(&b, f);
+    part(p, "role", &b);
+}
+
+static void also(struct page *p, const struct twin_verdict *v, bool ranks)
+{
+    struct tw_buf b = {0};
+    if (v->origin_count < 2 || !tw_is_record(v->first))
+        return;
+    for (size_t i = 1; i < v->origin_count && i < 4; i++) {
+        tw_buf_puts(&b, i > 1 ? "; " : "");
+        if (ranks && v->origins[i].rank != v->first->rank)
+            tw_buf_printf(&b, "rank %d ", v->origins[i].rank);
+        tw_say_what(&b, &v->origins[i]);
+    }
+    if (v->origin_count > 4)
+        tw_buf_printf(&b, "; %zu more", v->origin_count - 4);
+    part(p, "also", &b);
+}
+
+static bool many_ranks(const struct twin_verdict *v)
+{
+    for (size_t i = 0; i < v->origin_count; i++)
+        if (v->origins[i].rank != 0)
+            return true;
+    return v->first && v->first->rank != 0;
+}
+
+static void first(struct page *p, const struct twin_verdict *v)
+{
+    const struct twin_finding *f = v->first;
+    struct tw_buf b = {0};
+    bool ranks = many_ranks(v) || tw_is_record(f);
+    place(p, f, ranks);
+    if (!tw_is_record(f))
+        return;
+    source(p, f);
+    between(p, f);
+    if (f->text[0]) {
+        tw_say_safe(&b, f->text, 200);
+        part(p, "how", &b);
+    }
+    tw_say_safe(&b, v->equal_before, 300);
+    part(p, "equal", &b);
+    tw_say_size(&b, f);
+    part(p, "size", &b);
+    also(p, v, ranks);
+    tw_say_onsets(&b, v);
+    if (isfinite(v->drift_per_step) && b.len)
+        tw_buf_printf(&b, "   drift x%.3g per step", v->drift_per_step);
+    else if (isfinite(v->drift_per_step))
+        tw_buf_printf(&b, "drift x%.3g per step", v->drift_per_step);
+    paragraph(p, "then", &b);
+}
+
+/* Every origin with its rate, over the steps that were made to start equal. */
+static void origins(struct page *p, const struct twin_transplant *t)
+{
+    struct tw_buf b = {0};
+    char n[32];
+    tw_buf_printf(&b, "%s step%s of %zu transplanted run%s (%s)", tw_human_count(t->steps, n), t->steps == 1 ? "" : "s", t->runs, t->runs == 1 ? "" : "s",
+                  twin_transplant_name(t->kind));
+    tw_buf_puts(&b, t->origin_count ? "; where they part that started equal:" : "; none parts that started equal");
+    paragraph(p, "origins", &b);
+    for (size_t i = 0; i < t->origin_count && i < ORIGINS; i++) {
+        const struct twin_origin *o = &t->origin[i];
+        const struct twin_finding *f = o->finding;
+        tw_buf_printf(&b, "%llu of %llu steps, %.3g%% (%.2g%% to %.2g%%)   %s: ", (unsigned long long)o->steps_differing, (unsigned long long)o->steps,
+                      100 * o->rate, 100 * o->low, 100 * o->high, f->layer);
+        tw_say_what(&b, f);
+        tw_buf_printf(&b, ", first in step %u", f->step_a);
+        if (f->rank > 0)
+            tw_buf_printf(&b, " of rank %d", f->rank);
+        if (f->text[0] && f->kind != TWIN_KIND_STATE) {
+            tw_buf_puts(&b, ", ");
+            tw_say_safe(&b, f->text, 80);
+        }
+        paragraph(p, "", &b);
+        if (f->op[0] || f->site[0])
+            source(p, f);
+    }
+    if (t->origin_count > ORIGINS) {
+        tw_buf_printf(&b, "and %zu more: --json lists all", t->origin_count - ORIGINS);
+        paragraph(p, "", &b);
+    }
+}
+
+static void list(struct page *p, const char *name, char *const *items, size_t count, size_t most)
+{
+    struct tw_buf b = {0};
+    for (size_t i = 0; i < count && i < most; i++) {
+        tw_say_safe(&b, items[i], 400);
+        paragraph(p, i ? "" : name, &b);
+    }
+    if (count > most) {
+        tw_buf_printf(&b, "and %zu more: --json lists all", count - most);
+        paragraph(p, "", &b);
+    }
+}
+
+static void benign(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    for (size_t i = 0; i < v->benign_count && i < BENIGN; i++) {
+        const struct twin_finding *f = &v->benign[i];
+        tw_say_place(&b, f, false);
+        if (tw_is_record(f) && f->text[0]) {
+            tw_buf_puts(&b, ": ");
+            tw_say_safe(&b, f->text, 200);
+        }
+        paragraph(p, i ? "" : "benign", &b);
+    }
+    if (v->benign_count > BENIGN) {
+        tw_buf_printf(&b, "and %zu more: --json lists all", v->benign_count - BENIGN);
+        paragraph(p, "", &b);
+    }
+}
+
+static void rate(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    if (v->runs < 3)
+        return;
+    tw_buf_printf(&b, "%zu of %zu comparisons parted: %.0f%% (95%% interval %.0f%% to %.0f%%)", v->differing, v->comparisons,
+                  100 * v->rate, 100 * v->rate_low, 100 * v->rate_high);
+    paragraph(p, "rate", &b);
+    tw_say_classes(&b, v);
+    paragraph(p, "classes", &b);
+}
+
+/* "2 comparisons cannot exclude a divergence in up to 78% of runs; --runs 30 brings that bound to 10%" */
+static void bound(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    uint64_t runs = v->runs < 30 ? 30 : v->runs * 10;
+    if (v->comparisons == 0 || v->against)
+        return;
+    tw_buf_printf(&b, "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs; --runs %llu brings that bound to %.2g%%",
+                  v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper, (unsigned long long)runs,
+                  100 * twin_stats_zero_bound(runs - 1, v->confidence));
+    paragraph(p, "", &b);
+}
+
+/* A command is not wrapped, so that it can be copied; what it is good for stands behind it where there is room. */
+static void suggest(struct page *p, bool *said, struct tw_buf *command, const char *why)
+{
+    if (command->failed)
+        p->out.failed = command->failed;
+    if (command->len > 0) {
+        label(p, *said ? "" : "next");
+        tw_buf_append(&p->out, command->data, command->len);
+        if (LABEL + columns(command->data, command->len) + 3 + columns(why, strlen(why)) <= p->width)
+            tw_buf_printf(&p->out, "   %s", why);
+        tw_buf_puts(&p->out, "\n");
+        *said = true;
+    }
+    tw_buf_free(command);
+}
+
+static void hint(struct page *p, const struct twin_report *r)
+{
+    char *text = r->hint_count ? twin_hint_text(&r->hint[0]) : NULL;
+    if (text) {
+        label(p, "hint");
+        wrapped(p, text, LABEL);
+    } else if (r->hint_count) {
+        p->out.failed = TWIN_ENOMEM;
+    }
+    tw_free(text);
+}
+
+static void next(struct page *p, const struct twin_report *r)
+{
+    struct tw_next n[TW_NEXT_MAX];
+    bool said = false;
+    for (size_t i = 0, count = tw_report_next(r, n); i < count; i++)
+        suggest(p, &said, &n[i].command, n[i].why);
+}
+
+static void outcome_word(struct page *p, const struct twin_verdict *v)
+{
+    static const struct { const char *word, *color; } shown[] = {
+        [TWIN_SAME] = {"SAME", "\033[1;32m"}, [TWIN_WITHIN_TOLERANCE] = {"WITHIN TOLERANCE", "\033[1;32m"}, [TWIN_DIFFER] = {"DIFFER", "\033[1;31m"},
+        [TWIN_INCONCLUSIVE] = {"INCONCLUSIVE", "\033[1;33m"}, [TWIN_FAILED] = {"ERROR", "\033[1;31m"},
+    };
+    struct tw_buf b = {0};
+    const char *word = shown[v->outcome].word;
+    size_t n = strlen(word);
+    tw_say_headline(&b, v);
+    paint(p, shown[v->outcome].color);
+    tw_buf_puts(&p->out, word);
+    paint(p, "\033[0m");
+    pad(p, n < LABEL ? LABEL - n : 2);
+    if (b.failed)
+        p->out.failed = b.failed;
+    else
+        wrapped(p, b.data, n < LABEL ? LABEL : n + 2);
+    tw_buf_free(&b);
+}
+
+#define WORLD 6u
+#define RULES 6u
+
+/* What the run was held against, and whether the world is still the same: beside every verdict, also a good one. */
+static void against(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    if (!v->against)
+        return;
+    tw_say_against(&b, v->against);
+    paragraph(p, "against", &b);
+    tw_say_world(&b, v->against, WORLD);
+    paragraph(p, "world", &b);
+}
+
+static void rules(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    size_t unused = 0;
+    for (size_t i = 0, said = 0; i < v->rule_count && said < RULES; i++)
+        if (v->rules[i].matched) {
+            tw_say_rule(&b, &v->rules[i]);
+            paragraph(p, said++ ? "" : "allowed", &b);
+        }
+    for (size_t i = 0; i < v->rule_count; i++)
+        if (!v->rules[i].matched) {
+            tw_buf_puts(&b, unused++ ? ", " : "");
+            tw_say_safe(&b, v->rules[i].pattern, 80);
+        }
+    if (unused)
+        tw_buf_puts(&b, unused == 1 ? ": no difference that this rule of the tolerance file covers" : ": no difference that these rules of the tolerance file cover");
+    paragraph(p, "unused", &b);
+}
+
+static void losses(struct page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    char n[32];
+    if (v->lost_records) {
+        tw_buf_printf(&b, "the details of %s records were lost in %zu stretch%s (rings were full); their values were still compared; --lossless keeps them",
+                      tw_human_count(v->lost_records, n), v->gap_count, v->gap_count == 1 ? "" : "es");
+        paragraph(p, "gaps", &b);
+    }
+    if (v->overhead_ratio > 0.07) {
+        tw_buf_printf(&b, "+%.0f%% of the run's time: watching this closely can itself hide or cause a divergence", 100 * v->overhead_ratio);
+        paragraph(p, "watcher", &b);
+    }
+}
+
+int twin_report_text(const struct twin_report *r, char **out, struct twin_error *err)
+{
+    const struct twin_verdict *v = r->verdict;
+    struct page p = {.width = r->width == 0 ? 80 : r->width < 40 ? 40 : r->width, .color = r->color};
+    struct tw_buf b = {0};
+    outcome_word(&p, v);
+    if (v->outcome == TWIN_SAME)
+        bound(&p, v);
+    tw_say_ranges(&b, v, RANGES);
+    paragraph(&p, "range", &b);
+    if (v->first) {
+        tw_buf_puts(&p.out, "\n");
+        first(&p, v);
+    }
+    if (v->transplant)
+        origins(&p, v->transplant);
+    tw_say_safe(&b, v->nonfinite, 300);
+    paragraph(&p, "nan", &b);
+    if (v->differing > 0)
+        rate(&p, v);
+    benign(&p, v);
+    if (v->outcome == TWIN_INCONCLUSIVE)
+        list(&p, "unseen", v->unseen, v->unseen_count, UNSEEN);
+    rules(&p, v);
+    against(&p, v);
+    losses(&p, v);
+    list(&p, "note", v->notes, v->note_count, NOTES);
+    hint(&p, r);
+    next(&p, r);
+    return tw_report_finish(&p.out, out, err);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The words that several forms of a verdict share: places, sizes, classes, the headline. */
+#include "wording.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DOT " \xC2\xB7 "
+
+static void say(struct tw_buf *b, const char *s, size_t max, char *(*escape)(const char *, size_t))
+{
+    size_t n = strlen(s);
+    bool cut = max && n > max;
+    if (cut) {
+        n = max;
+        while (n > 0 && ((unsigned char)s[n] & 0xC0) == 0x80) /* not inside a UTF-8 sequence */
+            n--;
+    }
+    char *safe = escape(s, n);
+    if (!safe) {
+        b->failed = TWIN_ENOMEM;
+        return;
+    }
+    tw_buf_puts(b, safe);
+    if (cut)
+        tw_buf_puts(b, "...");
+    tw_free(safe);
+}
+
+void tw_say_safe(struct tw_buf *b, const char *s, size_t max)
+{
+    say(b, s, max, tw_printable);
+}
+
+void tw_say_again(struct tw_buf *b, const char *s, size_t max)
+{
+    say(b, s, max, tw_printable_again);
+}
+
+void tw_say_markup(struct tw_buf *b, const char *s)
+{
+    for (; *s; s++) {
+        if (tw_starts(s, "\xEF\xBF\xBE") || tw_starts(s, "\xEF\xBF\xBF")) {
+            tw_buf_puts(b, "?");
+            s += 2;
+            continue;
+        }
+        const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : *s == '\'' ? "&apos;" : NULL;
+        if (entity)
+            tw_buf_puts(b, entity);
+        else
+            tw_buf_append(b, s, 1);
+    }
+}
+
+bool tw_is_record(const struct twin_finding *f)
+{
+    return f->type == TWIN_FINDING_VALUE || f->type == TWIN_FINDING_LAYOUT || f->type == TWIN_FINDING_ONLY_A ||
+           f->type == TWIN_FINDING_ONLY_B || f->type == TWIN_FINDING_ORDER;
+}
+
+static const char *prefix_of(const struct twin_finding *f)
+{
+    switch (f->kind) {
+    case TWIN_KIND_GRADIENT: return f->phase == TWIN_PHASE_OPTIMIZER ? "grad that was written to, of " : "grad of ";
+    case TWIN_KIND_GRADIENT_LOCAL: return "local grad of ";
+    case TWIN_KIND_WEIGHT:
+        if (f->phase == TWIN_PHASE_INIT)
+            return "initial value of ";
+        return strcmp(f->op, "written") == 0 ? "weight that was written to, " : "weight ";
+    case TWIN_KIND_ACTIVATION: return "output of ";
+    case TWIN_KIND_STATE: return "state of ";
+    case TWIN_KIND_MOMENT: return "optimizer state ";
+    case TWIN_KIND_HYPER: return "hyperparameter ";
+    case TWIN_KIND_FILE: return "tensors in ";
+    case TWIN_KIND_ORDER: return "order of the ";
+    case TWIN_KIND_VALUE: return "value ";
+    case TWIN_KIND_IN: return f->phase == TWIN_PHASE_DATA ? "" : "input ";
+    case TWIN_KIND_OUT: return "output ";
+    default: return "";
+    }
+}
+
+void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
+{
+    bool root = f->kind == TWIN_KIND_ACTIVATION && strcmp(f->name, "output") == 0 && f->scope[0];
+    tw_buf_puts(b, prefix_of(f));
+    tw_say_safe(b, root ? f->scope : f->name, 120);
+    bool handed = f->kind == TWIN_KIND_IN && f->phase == TWIN_PHASE_DATA;
+    if ((f->kind == TWIN_KIND_BATCH || f->kind == TWIN_KIND_INDICES || handed) && f->scope[0]) {
+        tw_buf_puts(b, " of ");
+        tw_say_safe(b, f->scope, 60);
+    }
+    if (f->occurrence > 0 && f->kind != TWIN_KIND_STATE)
+        tw_buf_printf(b, " (number %u of the step)", f->occurrence + 1);
+}
+
+void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
+{
+    if (!tw_is_record(f)) {
+        bool named = f->type == TWIN_FINDING_OUTCOME || f->type == TWIN_FINDING_RANKS;
+        if (named && f->name[0]) {
+            tw_say_safe(b, f->name, 60);
+            tw_buf_puts(b, ": ");
+        }
+        tw_say_safe(b, f->text[0] ? f->text : f->name, 600);
+        return;
+    }
+    tw_buf_printf(b, "step %u", f->step_a);
+    if (f->step_b != f->step_a)
+        tw_buf_printf(b, " (%u in run 2)", f->step_b);
+    if (ranks || f->rank != 0)
+        tw_buf_printf(b, DOT "rank %d", f->rank);
+    if (strcmp(f->process, "main") != 0 && f->process[0]) {
+        tw_buf_puts(b, DOT);
+        tw_say_safe(b, f->process, 40);
+    }
+    if (f->kind != TWIN_KIND_VALUE && f->phase != TWIN_PHASE_NONE)
+        tw_buf_printf(b, DOT "%s", twin_phase_name(f->phase));
+    tw_buf_puts(b, DOT);
+    tw_say_what(b, f);
+}
+
+static void comma(struct tw_buf *b, size_t start)
+{
+    if (b->len > start)
+        tw_buf_puts(b, ", ");
+}
+
+/* 0.8, 3.1e-8 (where printf would say 3.1e-08) */
+static void scientific(struct tw_buf *b, double x)
+{
+    char text[32];
+    if (x == 0 || (x >= 1e-3 && x < 1e4)) {
+        tw_buf_printf(b, "%.2g", x);
+        return;
+    }
+    snprintf(text, sizeof text, "%.1e", x);
+    char *e = strchr(text, 'e');
+    if (e)
+        tw_buf_printf(b, "%.*se%d", (int)(e - text), text, atoi(e + 1));
+}
+
+/* As short as shows that they differ. */
+static void two_values(struct tw_buf *b, double x, double y)
+{
+    char p[32], q[32];
+    for (int digits = 9; digits <= 17; digits += 8) {
+        snprintf(p, sizeof p, "%.*g", digits, x);
+        snprintf(q, sizeof q, "%.*g", digits, y);
+        if (strcmp(p, q) != 0)
+            break;
+    }
+    tw_buf_printf(b, "%s -> %s", p, q);
+}
+
+void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
+{
+    char x[32], y[32];
+    size_t start = b->len;
+    if (f->type != TWIN_FINDING_VALUE || f->kind == TWIN_KIND_STATE)
+        return;
+    if (f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan && !f->stats_b.nan)
+        two_values(b, f->stats_a.sum, f->stats_b.sum);
+    else if (f->changed_known && f->elements)
+        tw_buf_printf(b, "%s of %s elements", tw_human_count(f->changed, x), tw_human_count(f->elements, y));
+    else if (f->elements)
+        tw_buf_printf(b, "%s element%s", tw_human_count(f->elements, x), f->elements == 1 ? "" : "s");
+    if (f->kind == TWIN_KIND_HYPER && b->len > start)
+        return; /* it was set, not computed: how far apart the two are in roundings says nothing */
+    uint64_t bad_a = f->stats_a.nan + f->stats_a.pos_inf + f->stats_a.neg_inf;
+    uint64_t bad_b = f->stats_b.nan + f->stats_b.pos_inf + f->stats_b.neg_inf;
+    if (bad_a != bad_b) {
+        comma(b, start);
+        tw_buf_printf(b, "NaN or Inf: %s in run 1, %s in the other", tw_human_count(bad_a, x), tw_human_count(bad_b, y));
+    }
+    if (!isnan(f->max_ulp)) {
+        comma(b, start);
+        tw_buf_printf(b, isinf(f->max_ulp) ? "one is NaN" : "at most %.0f ulp", f->max_ulp);
+    }
+    if (isfinite(f->rel_l2)) {
+        comma(b, start);
+        tw_buf_puts(b, f->rel_l2_exact ? "relative L2 " : "relative L2 about ");
+        scientific(b, f->rel_l2);
+    }
+    if (f->changed_known && f->elements > 1)
+        tw_buf_puts(b, " (in the reruns of the zoom)");
+}
+
+void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
+{
+    if (f->role != TWIN_ROLE_UNKNOWN || !f->between[0] || !f->between[1])
+        return;
+    tw_buf_puts(b, "unknown: it was made between ");
+    tw_say_safe(b, f->between[0], 240);
+    tw_buf_puts(b, " and ");
+    tw_say_safe(b, f->between[1], 240);
+}
+
+void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
+{
+    char steps[32], records[32], all[32];
+    switch (v->outcome) {
+    case TWIN_SAME:
+        if (!tw_say_range(b, v)) {
+            if (v->steps_compared)
+                tw_buf_printf(b, "%s step%s, ", tw_human_count(v->steps_compared, steps), v->steps_compared == 1 ? "" : "s");
+            tw_buf_printf(b, "%s records", tw_human_count(v->records_compared, records));
+        }
+        tw_buf_puts(b, ", bit for bit");
+        if (v->against)
+            tw_buf_puts(b, v->runs > 1 ? ", as in the baseline, in every run" : ", as in the baseline");
+        else
+            tw_buf_printf(b, ", in %zu runs", v->runs);
+        return;
+    case TWIN_WITHIN_TOLERANCE: tw_buf_puts(b, "bit for bit they differ "); break;
+    case TWIN_INCONCLUSIVE: tw_buf_puts(b, v->runs < 2 && !v->against ? "one run alone says nothing" : "no difference was found, but not enough was seen to say \"same\""); return;
+    case TWIN_FAILED: tw_buf_printf(b, v->runs == 1 ? "the job failed" : "the job failed in every one of %zu runs", v->runs); return;
+    case TWIN_DIFFER: break;
+    }
+    if (v->first && tw_is_record(v->first)) {
+        if (v->steps_differing > 1 || !v->steps_differing_exact)
+            tw_buf_printf(b, "from step %u on (%s%s of %s steps)", v->first->step_a, v->steps_differing_exact ? "" : "at least ",
+                          tw_human_count(v->steps_differing, steps), tw_human_count(v->steps_compared, all));
+        else
+            tw_buf_printf(b, "in step %u", v->first->step_a);
+    } else if (v->first && v->first->type == TWIN_FINDING_OUTCOME) {
+        tw_buf_puts(b, v->against ? "in how the run ended" : "in how the runs ended");
+    } else if (v->first && v->first->type == TWIN_FINDING_RANKS) {
+        tw_buf_puts(b, "in which processes recorded");
+    } else {
+        tw_buf_puts(b, v->first && v->first->type == TWIN_FINDING_FILE ? "in a file the job wrote" : "in what the job printed");
+    }
+}
+
+void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v)
+{
+    size_t said = 0;
+    for (size_t i = 0; i < v->onset_count && said < 8; i++) {
+        const struct twin_onset *o = &v->onsets[i];
+        bool again = v->first && o->phase == v->first->phase && o->kind == v->first->kind && o->phase != TWIN_PHASE_OUTPUT;
+        if (again)
+            continue;
+        tw_buf_puts(b, said++ ? " -> " : "");
+        tw_say_safe(b, o->what, 60);
+        tw_buf_printf(b, " %u", o->step);
+    }
+}
+
+void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
+{
+    for (size_t i = 0; i < v->class_count && i < 6; i++) {
+        const struct twin_class *c = &v->classes[i];
+        tw_buf_printf(b, "%s%s", i ? "; " : "", c->members == 1 ? "run" : "runs");
+        for (size_t k = 0; k < c->members && k < 8; k++)
+            tw_buf_printf(b, "%s%zu", k ? "," : " ", c->runs[k] + 1);
+        tw_buf_puts(b, c->members > 8 ? ",..." : "");
+        if (c->parts_at_step < 0)
+            tw_buf_puts(b, c->members < 2 ? "" : c->unsure ? " agree as far as was seen" : " agree");
+        else
+            tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "", (long long)c->parts_at_step);
+    }
+    if (v->class_count > 6)
+        tw_buf_printf(b, "; %zu more classes", v->class_count - 6);
+}
+
+void tw_say_against(struct tw_buf *b, const struct twin_against *a)
+{
+    tw_say_safe(b, a->path ? a->path : "baseline", 200);
+    tw_buf_puts(b, ", made ");
+    tw_say_safe(b, a->made ? a->made : "?", 40);
+    tw_buf_printf(b, " of %llu run%s", (unsigned long long)a->runs, a->runs == 1 ? "" : "s");
+    if (a->signer) {
+        tw_buf_puts(b, ", signed by ");
+        tw_say_safe(b, a->signer, 120);
+    }
+}
+
+void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most)
+{
+    if (!a->world_known) {
+        tw_buf_puts(b, "not known whether this is the world that the baseline was made in");
+        return;
+    }
+    if (a->world_count == 0)
+        tw_buf_puts(b, "as when the baseline was made");
+    for (size_t i = 0; i < a->world_count && i < most; i++) {
+        tw_buf_puts(b, i ? "; " : "another than then: ");
+        tw_say_safe(b, a->world[i].name, 60);
+        tw_buf_puts(b, " ");
+        tw_say_safe(b, a->world[i].then[0] ? a->world[i].then : "(none)", 60);
+        tw_buf_puts(b, " -> ");
+        tw_say_safe(b, a->world[i].now[0] ? a->world[i].now : "(none)", 60);
+    }
+    if (a->world_count > most)
+        tw_buf_printf(b, "; %zu more", a->world_count - most);
+}
+
+void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r)
+{
+    const struct { const char *name; double value; } all[] = {{"rel_l2", r->rel_l2}, {"abs", r->abs}, {"rtol", r->rtol}, {"atol", r->atol}, {"ulp", r->ulp}};
+    size_t said = 0;
+    tw_say_safe(b, r->pattern, 80);
+    tw_buf_puts(b, " (");
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].value > 0)
+            tw_buf_printf(b, "%s%s %.3g", said++ ? ", " : "", all[i].name, all[i].value);
+    tw_buf_puts(b, "): ");
+    if (r->matched == 0)
+        tw_buf_puts(b, "not used");
+    else if (r->outside)
+        tw_buf_puts(b, "exceeded");
+    else if (r->measured)
+        tw_buf_printf(b, "%.0f%% used", 100 * r->worst);
+    else
+        tw_buf_puts(b, "nothing measured");
+    tw_buf_puts(b, "; ");
+    tw_say_safe(b, r->reason, 200);
+}
+
+bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line)
+{
+    size_t end = strcspn(f->site, "\n");
+    for (size_t i = 0; i + 1 < end; i++) {
+        size_t digits = strspn(f->site + i + 1, "0123456789");
+        if (f->site[i] != ':' || digits == 0 || (i + 1 + digits < end && f->site[i + 1 + digits] != ' '))
+            continue;
+        tw_buf_append(file, f->site, i);
+        *line = strtoul(f->site + i + 1, NULL, 10);
+        return i > 0;
+    }
+    return false;
+}
+
+char *twin_hint_text(const struct twin_hint *h)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "perhaps a known case: ");
+    tw_say_safe(&b, h->title, 120);
+    tw_buf_puts(&b, " (");
+    tw_say_safe(&b, h->id, 64);
+    tw_buf_puts(&b, "). There: ");
+    tw_say_safe(&b, h->cause, 400);
+    tw_buf_puts(&b, " Remedy there: ");
+    tw_say_safe(&b, h->fix, 400);
+    tw_buf_puts(&b, " It looks alike in ");
+    tw_say_safe(&b, h->why, 128);
+    tw_buf_puts(&b, "; whether that is what happens here was not tried.");
+    return tw_buf_steal(&b);
+}
+
+int tw_report_finish(struct tw_buf *b, char **out, struct twin_error *err)
+{
+    *out = tw_buf_steal(b);
+    return *out ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory writing the report");
+}
+
+int twin_report_exit_code(enum twin_verdict_outcome o)
+{
+    switch (o) {
+    case TWIN_SAME:
+    case TWIN_WITHIN_TOLERANCE: return 0;
+    case TWIN_DIFFER: return 1;
+    case TWIN_INCONCLUSIVE: return 3;
+    default: return 2;
+    }
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the runs of a scaling study to its curve, and to the notes that qualify it. */
+#include "scale.h"
+
+#include "base.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CONFIDENCE .95
+#define OBSERVER_NOTED .05
+enum {
+    ENOUGH_RUNS = 3,
+    OUTLIERS_FROM = 5 /* of three values the MAD is the smaller of two gaps, and calls almost any third one an outlier */
+};
+
+double tw_scale_work_of(const struct tw_scale *s, uint64_t workers)
+{
+    return s->work.each * pow((double)workers, s->work.power);
+}
+
+bool tw_scale_counts(const struct tw_scale *s, const struct tw_scale_run *r)
+{
+    return r->good && r->round > 0 && (s->work.per_run || (r->timed > 0 && r->timed_s > 0));
+}
+
+bool tw_scale_outliers_told(const struct twin_scaling_point *p)
+{
+    return p->runs >= OUTLIERS_FROM && p->mad.mad > 0;
+}
+
+double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r)
+{
+    const double work = tw_scale_work_of(s, r->workers);
+    return s->work.per_run ? work / r->wall_s : work * (double)r->timed / r->timed_s;
+}
+
+/* ---- the points */
+
+struct gathered { double *rate; const double **step; size_t *steps, *from; double *z; };
+
+static void release(struct gathered *g)
+{
+    tw_free(g->rate);
+    tw_free(g->step);
+    tw_free(g->steps);
+    tw_free(g->from);
+    tw_free(g->z);
+}
+
+static int compute(struct tw_scale *s, struct gathered *g, struct twin_scaling_set *set)
+{
+    size_t at = 0;
+    for (size_t c = 0; c < s->counts; c++) {
+        set[c] = (struct twin_scaling_set){.workers = s->count[c], .rate = g->rate + at, .step = g->step + at, .steps = g->steps + at};
+        for (size_t i = 0; i < s->runs; i++) {
+            const struct tw_scale_run *r = &s->run[i];
+            if (r->workers != s->count[c] || !tw_scale_counts(s, r))
+                continue;
+            g->rate[at] = tw_scale_rate(s, r);
+            g->step[at] = r->step;
+            g->steps[at] = r->step_count;
+            g->from[at++] = i;
+            set[c].runs++;
+        }
+    }
+    int rc = twin_scaling(set, s->counts, CONFIDENCE, s->point, g->z);
+    for (size_t i = 0; i < s->runs; i++)
+        s->z[i] = NAN;
+    for (size_t i = 0; rc == 0 && i < at; i++)
+        s->z[g->from[i]] = g->z[i];
+    return rc;
+}
+
+static void note(struct tw_scale *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(struct tw_scale *s, const char *format, ...)
+{
+    struct tw_buf b = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&b, format, ap);
+    va_end(ap);
+    char *text = tw_buf_steal(&b), **grown = text ? tw_reallocarray(s->note, s->notes + 1, sizeof *grown) : NULL;
+    if (!grown) {
+        tw_free(text);
+        return;
+    }
+    s->note = grown;
+    grown[s->notes++] = text;
+}
+
+static const char *workers(uint64_t n, char out[32])
+{
+    snprintf(out, 32, "%llu worker%s", (unsigned long long)n, n == 1 ? "" : "s");
+    return out;
+}
+
+static void note_runs(struct tw_scale *s, size_t c)
+{
+    struct tw_buf failed = {0};
+    char who[32];
+    size_t good = s->point[c].runs, n = 0;
+    uint64_t ranks = 0;
+    workers(s->count[c], who);
+    for (size_t i = 0; i < s->runs; i++) {
+        const struct tw_scale_run *r = &s->run[i];
+        if (r->workers != s->count[c])
+            continue;
+        if (!r->good)
+            tw_buf_printf(&failed, "%s%s (%s)", n++ ? ", " : "", r->run, r->state);
+        else if (r->ranks > 1 && r->ranks != r->workers)
+            ranks = r->ranks;
+        if (good >= OUTLIERS_FROM && fabs(s->z[i]) > TWIN_STATS_OUTLIER_Z)
+            note(s, "%s: %s is an outlier (modified z %.1f); kept", who, r->run, s->z[i]);
+    }
+    if (n)
+        note(s, "%s: %zu run%s did not end well, and %s left out: %s", who, n, n == 1 ? "" : "s", n == 1 ? "is" : "are", failed.data ? failed.data : "");
+    if (good < ENOUGH_RUNS)
+        note(s, "%s: %zu run%s could be timed; an interval worth having needs %d", who, good, good == 1 ? "" : "s", ENOUGH_RUNS);
+    if (good >= OUTLIERS_FROM && s->point[c].mad.mad == 0)
+        note(s, "%s: more than half of the runs took equally long (MAD = 0): outliers cannot be told", who);
+    if (ranks)
+        note(s, "%s: the job says that it has %llu ranks; does {n} reach it?", who, (unsigned long long)ranks);
+    tw_buf_free(&failed);
+}
+
+/* Of the first run that failed: its last words, and where all that it printed is. */
+static void note_failed(struct tw_scale *s)
+{
+    for (size_t i = 0; i < s->runs && s->home && s->last_words; i++) {
+        struct twin_run *r = NULL;
+        char *dir = s->run[i].good ? NULL : tw_printf("%s/runs/%s", s->home, s->run[i].run), *words = NULL;
+        if (!dir)
+            continue;
+        if (twin_run_load(dir, &r, NULL) == 0)
+            words = s->last_words(r);
+        note(s, "a failed run's last line: %s (all of it: %s/stderr)", words ? words : "none", dir);
+        twin_run_free(r);
+        tw_free(words);
+        tw_free(dir);
+        return;
+    }
+}
+
+static void note_all(struct tw_scale *s)
+{
+    double observer = 0;
+    bool counted = false, short_runs = false, few = false;
+    for (size_t c = 0; c < s->counts; c++) {
+        const struct twin_scaling_point *p = &s->point[c];
+        if (s->cores > 0 && p->workers > (uint64_t)s->cores)
+            note(s, "%llu workers on %ld core%s: oversubscribed; this point says nothing of a machine with %llu cores", (unsigned long long)p->workers, s->cores, s->cores == 1 ? "" : "s",
+                 (unsigned long long)p->workers);
+        few |= p->runs > 0 && p->runs < OUTLIERS_FROM;
+        note_runs(s, c);
+        short_runs |= p->runs > 0 && !isnan(p->latency[TWIN_SCALING_P50].value) && isnan(p->latency[TWIN_SCALING_P99].value);
+    }
+    for (size_t i = 0; i < s->runs; i++) {
+        counted |= tw_scale_counts(s, &s->run[i]);
+        observer = tw_scale_counts(s, &s->run[i]) && s->run[i].observer > observer ? s->run[i].observer : observer;
+    }
+    if (short_runs)
+        note(s, "no p99 of steps from fewer than %zu steps a run, no p90 from fewer than %zu", twin_scaling_steps_needed(TWIN_SCALING_P99), twin_scaling_steps_needed(TWIN_SCALING_P90));
+    note_failed(s);
+    if (few)
+        note(s, "outliers are looked for from %d runs on", OUTLIERS_FROM);
+    if (counted && s->work.per_run)
+        note(s, "speed is that of whole runs, start and end of the job included");
+    else if (counted)
+        note(s, "speed is that of the steps behind the first %llu, on the slowest rank", (unsigned long long)s->args.warmup);
+    if (observer > OBSERVER_NOTED)
+        note(s, "up to %.0f%% of a process's time went into watching it: that much of a step is ours", 100 * observer);
+    if (s->out_of_time)
+        note(s, "ended by --max-time; the same command with --resume goes on");
+    else if (s->interrupted)
+        note(s, "interrupted; the same command with --resume goes on");
+}
+
+static bool have_room(struct gathered *g, size_t n)
+{
+    *g = (struct gathered){
+        .rate = tw_reallocarray(NULL, n, sizeof *g->rate),
+        .step = tw_reallocarray(NULL, n, sizeof *g->step),
+        .steps = tw_reallocarray(NULL, n, sizeof *g->steps),
+        .from = tw_reallocarray(NULL, n, sizeof *g->from),
+        .z = tw_reallocarray(NULL, n, sizeof *g->z),
+    };
+    return g->rate && g->step && g->steps && g->from && g->z;
+}
+
+int tw_scale_compute(struct tw_scale *s, struct twin_error *err)
+{
+    struct twin_scaling_set set[TW_SCALE_COUNTS];
+    struct gathered g;
+    const bool room = have_room(&g, s->runs + 1);
+    s->z = tw_reallocarray(NULL, s->runs + 1, sizeof *s->z);
+    int rc = room && s->z ? compute(s, &g, set) : TWIN_ENOMEM;
+    release(&g);
+    if (rc == TWIN_EINVAL)
+        return twin_error_set(err, rc, "a speed that was measured is no positive finite number");
+    if (rc != 0)
+        return twin_error_set(err, rc, "no memory for %zu runs", s->runs);
+    for (size_t c = 0; c < s->counts; c++)
+        s->measured += s->point[c].runs > 0;
+    note_all(s);
+    return 0;
+}
+
+bool tw_scale_enough(const struct tw_scale *s)
+{
+    for (size_t c = 0; c < s->counts; c++)
+        if (s->point[c].runs < ENOUGH_RUNS)
+            return false;
+    return true;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_STUDY_VALUES_H
+#define TW_STUDY_VALUES_H
+/* Numbers of files of tensors, as doubles: what spread and simulate add up. */
+#include "base.h"
+#include "front.h"
+
+#include <twin/fingerprint.h>
+
+struct tw_value_tensor { char *name; enum twin_dtype dtype; uint64_t first, count; };
+
+struct tw_values {
+    double *x;               /* of all tensors, one after the other */
+    uint64_t n;
+    struct tw_value_tensor *tensor;
+    size_t tensors, left_out; /* left_out: of other types, unreadable, or the same memory again */
+    enum twin_dtype dtype;   /* the widest of the tensors' */
+};
+/*
+ * Reads the floating-point tensors of a file whose names match one of the patterns (no pattern:
+ * all), each memory once.
+ * 0, or a TWIN_E* after a complaint to front, which begins with the name of the command.
+ */
+int tw_values_load(const struct tw_front *front, const char *command, const char *path,
+                   const struct tw_strings *patterns, struct tw_values *out);
+void tw_values_free(struct tw_values *v);
+/* f64, f32, f16 or bf16 by its name; TWIN_EINVAL for another one. */
+int tw_values_type(const char *s, enum twin_dtype *out);
+
+#endif
