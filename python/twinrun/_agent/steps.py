@@ -144,9 +144,9 @@ def turn(optimizer):
     if key in _idle:
         close()
         return
-    _stepped[key] = _stepped.get(key, 0) + 1
-    waiting = [k for k in _optimizers if k not in _stepped and k not in _idle]
-    if waiting and _stepped[key] < 2:
+    steps = _stepped[key] = _stepped.get(key, 0) + 1
+    waiting = [k for k in list(_optimizers) if k not in _stepped and k not in _idle]
+    if waiting and steps < 2:
         return
     _idle.update(waiting)
     close()
@@ -203,7 +203,7 @@ def _close_if_changed():
 def _record_buffers():
     pending = tensors.pending()
     count = 0
-    for root in _used.values():
+    for root in list(_used.values()):
         for name, reference, owner in root.buffers:
             tensor = reference()
             if tensor is None:

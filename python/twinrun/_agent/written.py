@@ -230,7 +230,7 @@ def stepped(followed, parameters):
 
 def written_by_hand(roots):
     """A loop without an optimizer has changed its weights, which is its step."""
-    for root in roots:
+    for root in list(roots):    # threads share the steps
         for watch in root.watches:
             watch.look()
 
