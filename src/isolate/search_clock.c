@@ -60,7 +60,8 @@ static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int
     bool made = twin_world_plan(w, o.argv, &p, NULL) == 0 && twin_world_plan_apart(&p, w, NULL) == 0 &&
                 twin_world_plan_faster(&p, tw_faster_factor(i), tw_faster_since(), NULL) == 0;
     twin_world_plan_apply(&p, &o);
-    made = made && tw_trial_make(&trial, &o, NULL) == 0 && !tw_front_stops(c->front) && trial.end != TW_TRIAL_OUT_OF_TIME;
+    made = made && tw_isolate_make(c, &trial, &o, NULL) == 0 && trial.end != TW_TRIAL_OUT_OF_TIME &&
+           !tw_isolate_stops(c);
     twin_world_plan_free(&p);
     if (made && !c->args.quiet)
         tw_trial_line(c->front, title, trial.run, tw_run_state(trial.run, state));

@@ -82,7 +82,7 @@ static int launch_trial(struct lines_trial *t, const bool *other, size_t count, 
         rc = twin_world_plan_variable(&p, variable_of(t, other, count), err);
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
-        rc = tw_trial_make(&trial, &o, err);
+        rc = tw_isolate_make(t->c, &trial, &o, err);
     }
     *run = trial.run;
     twin_world_plan_free(&p);
@@ -99,7 +99,7 @@ static int make_trial(void *user, const bool *other, size_t count, enum twin_lin
     for (size_t i = 0; i < count; i++)
         any |= other[i];
     int rc = launch_trial(t, other, count, &run, err);
-    if (rc == 0 && tw_front_stops(t->c->front))
+    if (rc == 0 && tw_isolate_stops(t->c))
         rc = twin_error_set(err, TWIN_EINTR, "interrupted");
     bool tells = rc == 0 && !tw_run_failed(run) && (!any || were_answered(run));
     if (tells)
@@ -131,7 +131,7 @@ static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_re
 {
     double limit = (double)c->args.max_time;
     bool time_left = limit <= 0 || r->seconds + c->natural_s < limit;
-    return r->cause_count && time_left && !tw_front_stops(c->front);
+    return r->cause_count && time_left && !tw_isolate_stops(c);
 }
 
 /* A line of `python -c` is not told from that of another command by its number, so none gets other values: those go last. */

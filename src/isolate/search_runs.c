@@ -318,6 +318,19 @@ struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c,
     };
 }
 
+int tw_isolate_make(struct tw_isolate *c, struct tw_trial *t, const struct twin_launch_options *o,
+                    struct twin_error *err)
+{
+    int rc = tw_trial_make(t, o, err);
+    c->interrupted |= rc == TWIN_EINTR || t->end == TW_TRIAL_INTERRUPTED;
+    return rc;
+}
+
+bool tw_isolate_stops(const struct tw_isolate *c)
+{
+    return c->interrupted || tw_front_stops(c->front);
+}
+
 /* The command of a run. With --through references are runs of A, and what is compared with them runs of B. */
 static char *const *command_of(struct tw_isolate *c, const struct twin_search_request *q)
 {

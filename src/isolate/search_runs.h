@@ -154,6 +154,12 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
 
 /* The options that every run of the search has beside its world; argv is the job's. */
 struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label);
+/* As tw_trial_make, for a run beside the search; an interruption of it is one of the search. */
+int tw_isolate_make(struct tw_isolate *c, struct tw_trial *t, const struct twin_launch_options *o,
+                    struct twin_error *err);
+/* Does the person in front want an end? While a run goes on the launcher takes the signal, and the
+ * front never sees it. */
+bool tw_isolate_stops(const struct tw_isolate *c);
 
 /* ---- search_clock.c */
 /* Where *v leaves open whether numbers are times: the two runs that tell, once in each world, and

@@ -26,7 +26,7 @@ static struct twin_run *run_a(struct tw_isolate *c)
                              .deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins, c->natural_s)};
     struct twin_launch_options o = tw_isolate_launch_options(c, "a-again");
     o.argv = c->shell[0];
-    if (tw_trial_make(&trial, &o, NULL) == 0 && !tw_front_stops(c->front))
+    if (tw_isolate_make(c, &trial, &o, NULL) == 0 && !tw_isolate_stops(c))
         return trial.run;
     twin_run_free(trial.run);
     return NULL;
@@ -39,7 +39,7 @@ void tw_isolate_a_again(struct tw_isolate *c, const struct twin_search_report *r
     bool time_left = limit <= 0 || r->seconds + c->natural_s < limit;
     bool wanted = c->args.through && r->outcome == TWIN_SEARCH_ISOLATED && time_left;
     const struct twin_run *first = wanted ? tw_isolate_find(c, first_of_a(c)) : NULL;
-    while (first && x->trials < REPEATS && !x->parted && !tw_front_stops(c->front)) {
+    while (first && x->trials < REPEATS && !x->parted && !tw_isolate_stops(c)) {
         struct twin_run *run = run_a(c);
         struct twin_verdict *v = NULL;
         bool failed = run && tw_run_failed(run);

@@ -251,7 +251,7 @@ static void ask(struct tw_isolate *c, const struct twin_search_report *report, c
         struct twin_launch_options o = tw_isolate_launch_options(c, "consumers");
         o.level = TWIN_LEVEL_STEPS;
         o.env = env;
-        if (tw_trial_make(&trial, &o, NULL) == 0)
+        if (tw_isolate_make(c, &trial, &o, NULL) == 0 && !tw_isolate_stops(c))
             read_consumers(c, report, trial.run, word, x);
         twin_run_free(trial.run);
     }
@@ -267,7 +267,7 @@ static bool never_seeded(const struct tw_isolate *c)
 
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r)
 {
-    for (size_t i = 0; i < r->cause_count && !c->arms && !tw_front_stops(c->front); i++) {
+    for (size_t i = 0; i < r->cause_count && !c->arms && !tw_isolate_stops(c); i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         const char *word = f->edits ? NULL : f->asked_as;
         if (word)
@@ -276,6 +276,6 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
         if (word && strcmp(word, "torch-draws") != 0 && never_seeded(c))
             ask(c, r, f, "torch-draws");
     }
-    if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_front_stops(c->front))
+    if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_isolate_stops(c))
         ask(c, r, NULL, "unpinned");
 }
