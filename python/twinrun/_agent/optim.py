@@ -47,7 +47,6 @@ class Followed:
         self.names = []
         self.found = None
         self.closure = False
-        self.thread = threading.get_ident()    # in which it stepped last
         self.steps = 0         # since this process began
         self.counter = None    # place of the parameter whose state counts its steps, and the last count
         self.count = self.stood = 0
@@ -363,7 +362,6 @@ def before_step(optimizer, args, kwargs):
     steps.step_begins(optimizer)
     rng.check("user code")
     followed = follow(optimizer)
-    followed.thread = threading.get_ident()
     written.using(followed.raw)
     followed.closure = bool(args and callable(args[-1])) or kwargs.get("closure") is not None
     T.optimizers = tuple(f for f in T.optimizers if f is not followed) + (followed,)
@@ -421,8 +419,7 @@ def skipped(optimizer):
 def backward_begins():
     """Weights that a line of the job has written since the forward."""
     if S.level >= TENSORS:
-        me = threading.get_ident()
-        written.using([watch for followed in list(_known.values()) if followed.thread == me for watch in followed.raw])
+        written.using([watch for key, followed in list(_known.items()) if steps.stepped_here(key) for watch in followed.raw])
         _each_gradients("backward_begins")
 
 

@@ -53,6 +53,11 @@ def step_begins(optimizer):
     _user[id(optimizer)] = threading.get_ident(), True
 
 
+def stepped_here(key):
+    """Whether the optimizer of this id has stepped, and last in this thread."""
+    return _user.get(key) == (threading.get_ident(), True)
+
+
 def boundary():
     """A new batch is asked for."""
     if _by_hand is not None:
