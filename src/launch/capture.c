@@ -43,6 +43,22 @@ static int spawn(char *const *argv, int out_fd, pid_t *pid, struct twin_error *e
     return twin_error_system(err, "cannot execute %s", argv[0]);
 }
 
+/* Starts the program. *fd: what it prints, the caller's to close; -1 after an error. */
+static int start(char *const *argv, int *fd, pid_t *pid, struct twin_error *err)
+{
+    int ends[2];
+    *fd = -1;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return twin_error_system(err, "cannot make a pipe");
+    int rc = spawn(argv, ends[1], pid, err);
+    close(ends[1]);
+    if (rc == 0)
+        *fd = ends[0];
+    else
+        close(ends[0]);
+    return rc;
+}
+
 /* Reads to the end of file or to the deadline. */
 static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name, struct twin_error *err)
 {
@@ -73,22 +89,19 @@ static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name,
 int tw_capture(char *const *argv, double timeout_s, char **out, int *status, struct twin_error *err)
 {
     struct tw_buf b = {0};
-    int fd[2];
+    int fd;
     pid_t pid;
     *out = NULL;
-    if (pipe2(fd, O_CLOEXEC) != 0)
-        return twin_error_system(err, "cannot make a pipe");
-    int rc = spawn(argv, fd[1], &pid, err);
-    close(fd[1]);
-    if (rc == 0) {
-        tw_buf_puts(&b, "");
-        rc = collect(fd[0], timeout_s, &b, argv[0], err);
-        if (rc != 0)
-            kill(-pid, SIGKILL);
-        while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-            ;
-    }
-    close(fd[0]);
+    int rc = start(argv, &fd, &pid, err);
+    if (rc != 0)
+        return rc;
+    tw_buf_puts(&b, "");
+    rc = collect(fd, timeout_s, &b, argv[0], err);
+    if (rc != 0)
+        kill(-pid, SIGKILL);
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+        ;
+    close(fd);
     if (rc == 0 && !(*out = tw_buf_steal(&b)))
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
     tw_buf_free(&b);
@@ -117,20 +130,19 @@ int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front 
                      int *status, struct twin_error *err)
 {
     struct tw_buf b = {0};
-    int fd[2];
+    int fd;
     pid_t pid;
+    bool more = true;
     *interrupted = false;
-    if (pipe2(fd, O_CLOEXEC) != 0)
-        return twin_error_system(err, "cannot make a pipe");
-    int rc = spawn(argv, fd[1], &pid, err);
-    close(fd[1]);
-    bool more = rc == 0, started = more;
+    int rc = start(argv, &fd, &pid, err);
+    if (rc != 0)
+        return rc;
     uint64_t heard = tw_monotonic_ns();
     while (more && rc == 0 && !(*interrupted = tw_front_stops(front))) {
         char chunk[4096];
-        struct pollfd p = {fd[0], POLLIN, 0};
+        struct pollfd p = {fd, POLLIN, 0};
         int ready = poll(&p, 1, 200);
-        ssize_t n = ready > 0 ? read(fd[0], chunk, sizeof chunk) : -1;
+        ssize_t n = ready > 0 ? read(fd, chunk, sizeof chunk) : -1;
         if (ready > 0 && n == 0) {
             more = false;
         } else if (n > 0) {
@@ -144,13 +156,11 @@ int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front 
             rc = twin_error_set(err, TWIN_ELIMIT, "%s said nothing for %.0f s", argv[0], silence_s);
         }
     }
-    if (started) {
-        if (more)
-            kill(-pid, SIGKILL);
-        while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-            ;
-    }
-    close(fd[0]);
+    if (more)
+        kill(-pid, SIGKILL);
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+        ;
+    close(fd);
     tw_buf_free(&b);
     return rc;
 }
