@@ -287,7 +287,7 @@ static int report(struct tw_scale *s)
 static int run(int argc, char **argv)
 {
     struct tw_journal journal = {.fd = -1};
-    struct tw_scale s = {.journal = &journal, .last_words = tw_run_last_words};
+    struct tw_scale s = {.journal = &journal};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_scale, argc, argv, &s.args, &job);
     if (rc < 0 && !s.args.from && !job.count)

@@ -72,11 +72,6 @@ struct tw_scale {
     double *z;                       /* of each run of the curve, in the order of the runs; NaN elsewhere */
     char **note; size_t notes;       /* what qualifies the figures */
     struct tw_journal *journal;      /* in which runs are written down; NULL: none are made */
-    /*
-     * The last line that a run printed to stderr: malloc'ed, or NULL. Whoever knows run folders
-     * gives it; may be NULL.
-     */
-    char *(*last_words)(const struct twin_run *r);
     bool interrupted, out_of_time;
 };
 

@@ -3,6 +3,7 @@
 #include "scale.h"
 
 #include "base.h"
+#include "run_state.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -129,13 +130,13 @@ static void note_runs(struct tw_scale *s, size_t c)
 /* Of the first run that failed: its last words, and where all that it printed is. */
 static void note_failed(struct tw_scale *s)
 {
-    for (size_t i = 0; i < s->runs && s->home && s->last_words; i++) {
+    for (size_t i = 0; i < s->runs && s->home; i++) {
         struct twin_run *r = NULL;
         char *dir = s->run[i].good ? NULL : tw_printf("%s/runs/%s", s->home, s->run[i].run), *words = NULL;
         if (!dir)
             continue;
         if (twin_run_load(dir, &r, NULL) == 0)
-            words = s->last_words(r);
+            words = tw_run_last_words(r);
         note(s, "a failed run's last line: %s (all of it: %s/stderr)", words ? words : "none", dir);
         twin_run_free(r);
         tw_free(words);
