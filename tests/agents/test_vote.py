@@ -2,6 +2,7 @@
 """The replay vote: a nondeterministic operation, a core that answers otherwise, and an operation that does neither.
 
 The faulty core is played by the test's own job: an operation that flips the lowest bit of its result while it runs on core GHOST_CORE.
+The nondeterministic operation sets sixteen bits by chance, so that two of its results are equal once in 65,536 times.
 """
 import importlib.util
 import json
@@ -24,9 +25,12 @@ library = torch.library.Library("ghost", "DEF")
 library.define("scale(Tensor x) -> Tensor")
 def scale(x):
     y = x * 2
-    kind = os.environ["GHOST"]
-    odd = cpu() == int(os.environ["GHOST_CORE"]) if kind == "core" else random.SystemRandom().random() < 0.5 if kind == "operation" else False
-    y.view(-1).view(torch.int32)[0] ^= odd
+    bits = {
+        "core": lambda: cpu() == int(os.environ["GHOST_CORE"]),
+        "operation": lambda: random.SystemRandom().getrandbits(16),
+        "agrees": lambda: 0,
+    }
+    y.view(-1).view(torch.int32)[0] ^= bits[os.environ["GHOST"]]()
     return y
 library.impl("scale", scale, "CPU")
 weight = torch.nn.Parameter(torch.randn(4))
